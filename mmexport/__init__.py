@@ -1,0 +1,22 @@
+"""Export OpenMMLab 2.x models and prove that the export is right."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = '0.1.0'
+__all__ = ['Exporter', 'Report', 'patched', '__version__']
+
+if TYPE_CHECKING:
+    from .exporter import Exporter
+    from .patching import patched
+    from .report import Report
+
+_HOMES = {'Exporter': 'exporter', 'patched': 'patching', 'Report': 'report'}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that ``import mmexport`` and ``--help`` cost no import of torch."""
+    if name in _HOMES:
+        import importlib
+        return getattr(importlib.import_module(f'{__name__}.{_HOMES[name]}'), name)
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

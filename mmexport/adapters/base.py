@@ -1,0 +1,145 @@
+"""What every adapter has: a model inside, tensors in and out, and what the checker has to know about them."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UnsupportedModelError
+from ..registry import ADAPTERS
+from .preprocess import Preprocess
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """One output of a lowered file, as its manifest describes it.
+
+    `kind` tells the checker which rule applies (see `mmexport.checking.rules`): ``queries`` and ``pixels`` are continuous, with
+    that as the unit in which jumps are counted; ``labels`` and ``panoptic`` are label maps; ``instance`` belongs to a row group.
+    """
+
+    name: str
+    dtype: str
+    axes: tuple[str, ...]
+    kind: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Adapter(nn.Module):
+    """Wraps a model for export.
+
+    Input: image ``(N, 3, H, W)``, float32, normalised as the config's data_preprocessor does; with ``normalize`` the raw picture,
+    0..255 in the config's own channel order, and the normalisation is part of the graph. Output: the tensors of `specs`, in order.
+    """
+
+    task: ClassVar[str]
+
+    def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.outputs = outputs
+        self.preprocess = Preprocess.of(model, normalize)
+        self.guard = InputGuard()
+        self.eval()
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        """Whether this adapter knows the architecture, by what the model has, never by its name."""
+        raise NotImplementedError
+
+    @property
+    def specs(self) -> tuple[OutputSpec, ...]:
+        raise NotImplementedError
+
+    @property
+    def classes(self) -> list[str]:
+        return [str(name) for name in (getattr(self.model, 'dataset_meta', None) or {}).get('classes', ())]
+
+    @property
+    def num_classes(self) -> int:
+        raise NotImplementedError
+
+    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        """The network's own outputs, before resizing and decisions; `image` is normalised."""
+        raise NotImplementedError
+
+    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        """Decisions at the size of `image`, from tensor operations only."""
+        raise NotImplementedError
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        image = self.preprocess(self.guard(image))
+        raw = self.raw(image)
+        return raw if self.outputs == 'raw' else self.final(raw, image)
+
+    def observe(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """Run eagerly; return the outputs and what the checker needs to judge a difference (margins, edges)."""
+        image = self.preprocess(image)
+        raw = self.raw(image)
+        if self.outputs == 'raw':
+            return raw, {}
+        return self.final(raw, image), self.evidence(raw, image)
+
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
+        return {}
+
+    def upstream(self, image: Tensor, img_shape: tuple[int, int]) -> dict[str, Tensor]:
+        """What OpenMMLab's own ``predict`` answers for a normalised `image`, cropped to `img_shape`; ``final`` outputs only."""
+        raise NotImplementedError
+
+    def notes(self) -> dict[str, Any]:
+        """What the user of the file must do outside it (sliding windows, say); goes into the manifest."""
+        return {}
+
+
+@torch.jit.script_if_tracing
+def _refuse_what_was_not_exported(image: Tensor, channels: int) -> Tensor:
+    if image.dim() != 4:
+        raise ValueError('mmexport: expected an image tensor (N, 3, H, W), got another number of axes')
+    if image.size(1) != channels:
+        raise ValueError('mmexport: expected an image tensor with 3 channels')
+    if image.dtype != torch.float32 and image.dtype != torch.float16:
+        raise ValueError('mmexport: expected a floating point image, normalised as the manifest says')
+    return image
+
+
+class InputGuard(nn.Module):
+    """Stands at the door of the graph, so that a wrong input is refused in words instead of being computed wrongly."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        return _refuse_what_was_not_exported(image, 3)
+
+
+@contextmanager
+def answering(owner: Any, method: str, answer: Any) -> Iterator[None]:
+    """Let ``owner.method`` be `answer` inside the block, on that one object."""
+    setattr(owner, method, answer)
+    try:
+        yield
+    finally:
+        delattr(owner, method)
+
+
+def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False) -> Adapter:
+    """The adapter for `task` (a registered class name), or the first one that knows the architecture.
+
+    Raises:
+        UnsupportedModelError: none does.
+    """
+    ADAPTERS.import_from_location()
+    known = ADAPTERS.module_dict
+    if task is not None:
+        if task not in known:
+            raise UnsupportedModelError(f'export.task is {task!r}; there are {", ".join(known)}')
+        return known[task](model, outputs, normalize)  # type: ignore[no-any-return]
+    for cls in known.values():
+        if cls.matches(model):
+            return cls(model, outputs, normalize)  # type: ignore[no-any-return]
+    raise UnsupportedModelError(f'no adapter knows {type(model).__name__} (there are {", ".join(known)}); write one, register it '
+                                'with @ADAPTERS.register_module() and name its module in custom_imports')

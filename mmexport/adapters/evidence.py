@@ -1,0 +1,44 @@
+"""What eager itself says about how close its decisions were; the checker exempts those, and no others.
+
+A logit that moves by d moves a sigmoid by at most d/4 and a softmax by at most d/2; hence the widths below.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# A segment this close to a threshold of the config may be kept or dropped by rounding alone.
+THRESHOLD_EDGE = 1e-3
+# The default tolerance, in units of the scale of the logits; decisions closer than twice that are near.
+LOGIT_TOLERANCE = 1e-4
+
+
+def panoptic_evidence(found: dict[str, Tensor], cls_logits: Tensor, masks: Tensor, cfg: Any, void: int) -> dict[str, Tensor]:
+    """`near` (N, H, W): pixels whose winner is a near thing, or belongs to a segment at the edge of a threshold.
+    `borderline` (N): how many such segments.
+    """
+    cls_slack = LOGIT_TOLERANCE * float(cls_logits.abs().max()) / 2
+    mask_slack = LOGIT_TOLERANCE * float(masks.abs().max()) / 4
+    at_score = found['classes'].ne(void) & ((found['scores'] - cfg.get('object_mask_thr', 0.8)).abs() < THRESHOLD_EDGE)
+    at_ratio = found['kept'] & (found['won'] > 0) & ((found['ratio'] - cfg.get('iou_thr', 0.8)).abs() < THRESHOLD_EDGE)
+    candidate = found['kept'] | at_score
+    weights = torch.where(candidate, found['scores'], -torch.ones_like(found['scores']))
+    product = weights[:, :, None, None] * found['probabilities']
+    top, index = product.topk(min(2, product.shape[1]), dim=1)
+    near = (top[:, 0] - top[:, -1]) < 2 * (cls_slack + mask_slack)
+    edge = (at_score | at_ratio).gather(1, index[:, 0].flatten(1)).view_as(near)
+    if cfg.get('filter_low_score', False):
+        sure = found['probabilities'].gather(1, found['winner'][:, None])[:, 0]
+        near = near | ((sure - 0.5).abs() < 2 * mask_slack)
+    # Where nothing was kept the products are all negative and their order means nothing.
+    near = near & (top[:, 0] > 0)
+    return {'near': near | edge, 'borderline': (at_score | at_ratio).sum(dim=1)}
+
+
+def instance_evidence(chosen: Tensor, top: dict[str, Tensor], cls_logits: Tensor) -> dict[str, Tensor]:
+    """`mask_near` (N, K, H, W): mask pixels that rounding may flip; `edge_rows` (N, K): rows that may fall out of the top K."""
+    slack = 2 * LOGIT_TOLERANCE * float(chosen.abs().max())
+    return {'mask_near': (chosen.abs() < slack) & top['thing'][:, :, None, None],
+            'edge_rows': (top['scores'] - top['edge'][:, None]).abs() < THRESHOLD_EDGE}

@@ -1,0 +1,163 @@
+"""Panoptic and instance segmentation by mask classification: mmdet's Mask2Former and MaskFormer."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..errors import UnsupportedModelError
+from ..registry import ADAPTERS
+from .base import Adapter, OutputSpec
+from .segmentation import image_metas
+from .semantic_masks import mask_specs
+
+
+
+@ADAPTERS.register_module()
+class MaskClassification(Adapter):
+    """``raw``: `cls_logits` (N, Q, C+1) and `mask_logits` (N, Q, h, w) of the last decoder layer.
+    ``final``, by the config's test_cfg: `panoptic` (N, H, W) int32 in mmdet's encoding (class + 1000 * instance, void =
+    num_classes), and `boxes` (N, K, 4), `scores` (N, K), `labels` (N, K), `masks` (N, K, H, W), of which `num` (N) rows count.
+
+    Source: mmdet/models/seg_heads/panoptic_fusion_heads/maskformer_fusion_head.py, whose loops over queries become tensor
+    operations here, so that neither the batch nor the number of segments is fixed by a trace.
+    """
+
+    task = 'panoptic/instance'
+
+    def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
+        super().__init__(model, outputs, normalize)
+        cfg: Any = self.fusion.test_cfg or {}
+        self.panoptic_on, self.instance_on = bool(cfg.get('panoptic_on', True)), bool(cfg.get('instance_on', False))
+        if outputs == 'final' and cfg.get('semantic_on', False):
+            raise UnsupportedModelError('test_cfg.semantic_on=True: mmdet itself has no semantic result for this head '
+                                        '(MaskFormerFusionHead.semantic_postprocess); use --outputs raw, or switch it off with '
+                                        '--cfg-options model.test_cfg.semantic_on=False')
+        if outputs == 'final' and not (self.panoptic_on or self.instance_on):
+            raise UnsupportedModelError('test_cfg asks for neither panoptic_on nor instance_on; use --outputs raw')
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        head = getattr(model, 'panoptic_head', None)
+        return hasattr(model, 'panoptic_fusion_head') and hasattr(head, 'cls_embed') and hasattr(head, 'mask_embed')
+
+    @property
+    def fusion(self) -> Any:
+        return self.model.panoptic_fusion_head
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.fusion.num_classes)
+
+    @property
+    def specs(self) -> tuple[OutputSpec, ...]:
+        if self.outputs == 'raw':
+            return mask_specs()
+        panoptic = (OutputSpec('panoptic', 'int32', ('batch', 'height', 'width'), 'panoptic'),)
+        instance = tuple(OutputSpec(name, dtype, ('batch', *axes), 'instance') for name, dtype, axes in (
+            ('boxes', 'float32', ('row', 'box')), ('scores', 'float32', ('row',)), ('labels', 'int64', ('row',)),
+            ('masks', 'bool', ('row', 'height', 'width')), ('num', 'int64', ())))
+        return (panoptic if self.panoptic_on else ()) + (instance if self.instance_on else ())
+
+    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        from mmdet.structures import DetDataSample
+        features = self.model.extract_feat(image)  # type: ignore[operator]
+        samples = [DetDataSample(metainfo=meta) for meta in image_metas(image)]
+        cls_logits, mask_logits = self.model.panoptic_head(features, samples)  # type: ignore[operator]
+        return cls_logits[-1], mask_logits[-1]
+
+    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        cls_logits, mask_logits = raw
+        masks = F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)
+        panoptic = (self.panoptic(cls_logits, masks)[0],) if self.panoptic_on else ()
+        return panoptic + (self.instances(cls_logits, masks) if self.instance_on else ())
+
+    def panoptic(self, cls_logits: Tensor, masks: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The segment map, and the decisions behind it (for `evidence`)."""
+        cfg = self.fusion.test_cfg
+        scores, classes = cls_logits.softmax(dim=-1).max(dim=-1)
+        kept = classes.ne(self.num_classes) & (scores > cfg.get('object_mask_thr', 0.8))
+        probabilities = masks.sigmoid()
+        # A query that is not kept must never win a pixel: its product with -1 is below every product of a kept one.
+        weights = torch.where(kept, scores, -torch.ones_like(scores))
+        winner = (weights[:, :, None, None] * probabilities).argmax(dim=1)
+        won = torch.zeros_like(scores).scatter_add_(1, winner.flatten(1), torch.ones_like(winner.flatten(1), dtype=scores.dtype))
+        own = (probabilities >= 0.5).flatten(2).sum(dim=2)
+        # In double, as mmdet divides Python numbers: a ratio must fall on the same side of the threshold.
+        ratio = won.double() / own.double().clamp_min(1.0)
+        accepted = kept & (won > 0) & (own > 0) & (ratio >= cfg.get('iou_thr', 0.8))
+        thing = accepted & (classes < self.fusion.num_things_classes)
+        segment = torch.where(thing, classes + thing.long().cumsum(dim=1) * 1000, classes)
+        segment = torch.where(accepted, segment, torch.full_like(segment, self.num_classes))
+        result = segment.gather(1, winner.flatten(1)).view_as(winner)
+        if cfg.get('filter_low_score', False):
+            sure = probabilities.gather(1, winner[:, None])[:, 0] >= 0.5
+            result = torch.where(sure, result, torch.full_like(result, self.num_classes))
+        return result.to(torch.int32), dict(scores=scores, classes=classes, kept=kept, ratio=ratio, won=won, winner=winner,
+                                            probabilities=probabilities)
+
+    def instances(self, cls_logits: Tensor, masks: Tensor) -> tuple[Tensor, ...]:
+        """Rows in falling order of class score, things first; rows from `num` on are zero."""
+        queries = self._top_queries(cls_logits)
+        count, labels, thing = queries['count'], queries['labels'], queries['thing']
+        chosen = _rows(masks, queries['query'])
+        binary = (chosen > 0) & thing[:, :, None, None]
+        inside = (chosen.sigmoid() * binary).flatten(2).sum(dim=2) / (binary.flatten(2).sum(dim=2) + 1e-6)
+        return (_boxes(binary), queries['scores'] * inside * thing, torch.where(thing, labels, torch.zeros_like(labels)),
+                binary, count)
+
+    def _top_queries(self, cls_logits: Tensor) -> dict[str, Tensor]:
+        limit = int(self.fusion.test_cfg.get('max_per_image', 100))
+        scores, index = cls_logits.softmax(dim=-1)[..., :-1].flatten(1).topk(limit, dim=1)
+        labels = index % self.num_classes
+        thing = labels < self.fusion.num_things_classes
+        order = (~thing).to(torch.int32).argsort(dim=1, stable=True)
+        return dict(scores=scores.gather(1, order), labels=labels.gather(1, order), thing=thing.gather(1, order),
+                    query=(index // self.num_classes).gather(1, order), count=thing.sum(dim=1), edge=scores[:, -1])
+
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
+        from .evidence import instance_evidence, panoptic_evidence
+        cls_logits, mask_logits = raw
+        masks = F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)
+        found: dict[str, Tensor] = {}
+        if self.panoptic_on:
+            found |= panoptic_evidence(self.panoptic(cls_logits, masks)[1], cls_logits, masks, self.fusion.test_cfg, self.num_classes)
+        if self.instance_on:
+            top = self._top_queries(cls_logits)
+            found |= instance_evidence(_rows(masks, top['query']), top, cls_logits)
+        return found
+
+    def upstream(self, image: Tensor, img_shape: tuple[int, int]) -> dict[str, Tensor]:
+        from mmdet.structures import DetDataSample
+        size = tuple(image.shape[2:])
+        meta = dict(img_shape=img_shape, ori_shape=img_shape, batch_input_shape=size, pad_shape=size, scale_factor=(1.0, 1.0))
+        samples = [DetDataSample(metainfo=dict(meta)) for _ in range(image.shape[0])]
+        found = self.model.predict(image, samples, rescale=False)  # type: ignore[operator]
+        answer: dict[str, Tensor] = {}
+        if self.panoptic_on:
+            answer['panoptic'] = torch.stack([sample.pred_panoptic_seg.sem_seg[0] for sample in found])
+        if self.instance_on:
+            for name, key in (('boxes', 'bboxes'), ('scores', 'scores'), ('labels', 'labels'), ('masks', 'masks')):
+                answer[name] = found[0].pred_instances[key][None]
+            answer['num'] = torch.tensor([len(found[0].pred_instances)])
+        return answer
+
+
+def _rows(masks: Tensor, query: Tensor) -> Tensor:
+    """masks (N, Q, H, W), query (N, K) -> (N, K, H, W), without copying the index to full size."""
+    image = torch.arange(query.shape[0], device=query.device)[:, None]
+    return masks[image, query]
+
+
+def _boxes(masks: Tensor) -> Tensor:
+    """masks (N, K, H, W) bool -> boxes (N, K, 4) as mmdet's mask2bbox: x1, y1, x2 + 1, y2 + 1; zeros for an empty mask."""
+    corners = []
+    for filled in (masks.any(dim=2), masks.any(dim=3)):
+        position = torch.arange(filled.shape[-1], device=masks.device).expand_as(filled)
+        first = torch.where(filled, position, torch.full_like(position, 1 << 30)).amin(dim=-1)
+        last = torch.where(filled, position + 1, torch.zeros_like(position)).amax(dim=-1)
+        corners.append((torch.where(filled.any(dim=-1), first, torch.zeros_like(first)), last))
+    (x1, x2), (y1, y2) = corners
+    return torch.stack([x1, y1, x2, y2], dim=-1).to(torch.float32)

@@ -1,0 +1,54 @@
+"""The config's data_preprocessor as graph operations, and as words for the manifest."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Preprocess(nn.Module):
+    """Normalise inside the graph, or pass on what is normalised already.
+
+    Args:
+        mean, std: per channel, on the 0..255 scale, after the channel flip, as in mmengine's ImgDataPreprocessor.
+        flip: whether the data_preprocessor swaps BGR and RGB.
+        inside: whether the graph does it.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Tensor, std: Tensor, flip: bool, inside: bool, pad_divisor: int = 1) -> None:
+        super().__init__()
+        self.register_buffer('mean', mean.clone().float().view(1, -1, 1, 1), persistent=False)
+        self.register_buffer('std', std.clone().float().view(1, -1, 1, 1), persistent=False)
+        self.flip, self.inside, self.pad_divisor = flip, inside, pad_divisor
+
+    @classmethod
+    def of(cls, model: nn.Module, inside: bool) -> Preprocess:
+        own = getattr(model, 'data_preprocessor', None)
+        # mmengine and mmdet write _channel_conversion, mmseg channel_conversion.
+        flip = bool(getattr(own, 'channel_conversion', getattr(own, '_channel_conversion', False)))
+        if getattr(own, '_enable_normalize', False):
+            mean, std = own.mean, own.std  # type: ignore[union-attr]
+        else:
+            mean, std = torch.zeros(3), torch.ones(3)
+        assert isinstance(mean, Tensor) and isinstance(std, Tensor)
+        divisor = getattr(own, 'pad_size_divisor', None) or getattr(own, 'size_divisor', None) or 1
+        return cls(mean.flatten(), std.flatten(), flip, inside, int(divisor))
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.normalize(image) if self.inside else image
+
+    def normalize(self, picture: Tensor) -> Tensor:
+        """Picture ``(N, 3, H, W)``, 0..255, in the order that the file was read in -> normalised image."""
+        if self.flip:
+            picture = picture[:, [2, 1, 0]]
+        return (picture - self.mean) / self.std
+
+    def describe(self) -> dict[str, Any]:
+        return dict(inside_graph=self.inside, swaps_bgr_rgb=self.flip, mean=self.mean.flatten().tolist(),
+                    std=self.std.flatten().tolist(), pad_size_divisor=self.pad_divisor,
+                    expects='picture, 0..255, channels as read by the config (BGR for OpenCV)' if self.inside
+                    else 'image, normalised: swap channels if swaps_bgr_rgb, then (picture - mean) / std')

@@ -1,0 +1,94 @@
+"""Semantic segmentation with one decode head, or a cascade of them (mmseg's EncoderDecoder family)."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..registry import ADAPTERS
+from .base import Adapter, OutputSpec, answering
+
+
+def image_metas(image: Tensor) -> list[dict[str, Any]]:
+    """Metas that say: the picture fills the input, nothing is padded."""
+    size = image.shape[2:]
+    return [dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size,
+                 padding_size=[0, 0, 0, 0]) for _ in range(int(image.shape[0]))]
+
+
+@ADAPTERS.register_module()
+class Segmentation(Adapter):
+    """``raw``: `logits` (N, C, h, w) of the last decode head, before the final resize.
+    ``final``: `labels` (N, H, W) int32 and `scores`, the softmax (one channel: sigmoid) of the chosen label.
+    """
+
+    task = 'semantic'
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        return hasattr(model, 'encode_decode') and hasattr(_last_head(model), 'predict_by_feat')
+
+    @property
+    def head(self) -> Any:
+        return _last_head(self.model)
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.head.num_classes)
+
+    @property
+    def specs(self) -> tuple[OutputSpec, ...]:
+        if self.outputs == 'raw':
+            return (OutputSpec('logits', 'float32', ('batch', 'class', 'h', 'w'), 'pixels'),)
+        return (OutputSpec('labels', 'int32', ('batch', 'height', 'width'), 'labels'),
+                OutputSpec('scores', 'float32', ('batch', 'height', 'width'), 'map'))
+
+    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        with answering(self.head, 'predict_by_feat', lambda logits, *args, **kwargs: logits):
+            return (self.model.encode_decode(image, image_metas(image)),)  # type: ignore[operator]
+
+    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        logits = self.full_size(raw, image)
+        if logits.shape[1] == 1:
+            scores = logits[:, 0].sigmoid()
+            return (scores > self.head.threshold).to(torch.int32), scores
+        best, labels = logits.max(dim=1)
+        return labels.to(torch.int32), (best - logits.logsumexp(dim=1)).exp()
+
+    def full_size(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
+        logits: Tensor = self.head.predict_by_feat(raw[0], image_metas(image))
+        return logits
+
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
+        """`margin`: how far the chosen label is ahead of the next, in units of the logits' scale."""
+        logits = self.full_size(raw, image)
+        scale = logits.abs().max().clamp_min(1e-12)
+        if logits.shape[1] == 1:
+            threshold = float(self.head.threshold)
+            edge = math.log(threshold / (1 - threshold))
+            return {'margin': (logits[:, 0] - edge).abs() * 2 / scale}
+        top = logits.topk(2, dim=1).values
+        return {'margin': (top[:, 0] - top[:, 1]) / scale}
+
+    def upstream(self, image: Tensor, img_shape: tuple[int, int]) -> dict[str, Tensor]:
+        from mmseg.structures import SegDataSample
+        height, width = image.shape[2:]
+        meta = dict(img_shape=(height, width), ori_shape=img_shape, pad_shape=(height, width), batch_input_shape=(height, width),
+                    padding_size=[0, width - img_shape[1], 0, height - img_shape[0]])
+        samples = [SegDataSample(metainfo=dict(meta)) for _ in range(image.shape[0])]
+        found = self.model.predict(image, samples)  # type: ignore[operator]
+        return {'labels': torch.stack([sample.pred_sem_seg.data[0] for sample in found]).to(torch.int32)}
+
+    def notes(self) -> dict[str, Any]:
+        test_cfg = self.model.test_cfg
+        if test_cfg.get('mode', 'whole') != 'slide':  # type: ignore[union-attr, operator]
+            return {}
+        return {'sliding': dict(window=list(test_cfg.crop_size), stride=list(test_cfg.stride),  # type: ignore[union-attr, arg-type]
+                                note="the file holds one window; sliding and averaging overlaps are the caller's")}
+
+
+def _last_head(model: nn.Module) -> Any:
+    head = getattr(model, 'decode_head', None)
+    return head[-1] if isinstance(head, nn.ModuleList) else head

@@ -1,0 +1,49 @@
+"""Semantic segmentation by mask classification: mmseg's Mask2Former and MaskFormer heads."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..registry import ADAPTERS
+from .base import OutputSpec
+from .segmentation import Segmentation, image_metas
+
+
+@ADAPTERS.register_module()
+class SemanticMasks(Segmentation):
+    """``raw``: `cls_logits` (N, Q, C+1), `mask_logits` (N, Q, h, w) of the last decoder layer.
+    ``final``: `labels` (N, H, W) int32 and `scores`, the winning class's sum over queries of class times mask probability.
+    """
+
+    task = 'semantic (mask classification)'
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        head = getattr(model, 'decode_head', None)
+        return hasattr(model, 'encode_decode') and hasattr(head, 'cls_embed') and hasattr(head, 'mask_embed')
+
+    @property
+    def specs(self) -> tuple[OutputSpec, ...]:
+        return mask_specs() if self.outputs == 'raw' else super().specs
+
+    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        from mmseg.structures import SegDataSample
+        features = self.model.extract_feat(image)  # type: ignore[operator]
+        cls_logits, mask_logits = self.head(features, [SegDataSample(metainfo=meta) for meta in image_metas(image)])
+        return cls_logits[-1], mask_logits[-1]
+
+    def full_size(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
+        """Per-class sums (N, C, H, W), as in mmseg/models/decode_heads/mask2former_head.py."""
+        cls_logits, mask_logits = raw
+        masks = F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False).sigmoid()
+        return torch.einsum('bqc,bqhw->bchw', cls_logits.softmax(dim=-1)[..., :-1], masks)
+
+    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        scores, labels = self.full_size(raw, image).max(dim=1)
+        return labels.to(torch.int32), scores
+
+
+def mask_specs() -> tuple[OutputSpec, ...]:
+    return (OutputSpec('cls_logits', 'float32', ('batch', 'query', 'class'), 'queries'),
+            OutputSpec('mask_logits', 'float32', ('batch', 'query', 'h', 'w'), 'queries'))

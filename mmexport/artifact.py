@@ -1,0 +1,107 @@
+"""What a backend leaves on disk, and how it is put there."""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MANIFEST = 'manifest.json'
+SAMPLES = 'samples.npz'
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One lowered file in a folder of its own.
+
+    `manifest` holds inputs, outputs, dtypes, dynamic axes, preprocessing, classes, versions and how the file was made; on disk
+    ``manifest.json`` adds the sha256 of `file`, which a copy inside the file cannot hold.
+    """
+
+    backend: str
+    file: Path
+    manifest: dict[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+    def write_manifest(self) -> None:
+        content = {**self.manifest, 'file': self.file.name, 'sha256': sha256(self.file), 'bytes': self.file.stat().st_size}
+        (self.folder / MANIFEST).write_text(json.dumps(content, indent=2) + '\n')
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Artifact:
+        manifest = json.loads((Path(folder) / MANIFEST).read_text())
+        return cls(manifest['backend'], Path(folder) / manifest['file'], manifest)
+
+
+def sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open('rb') as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def workshop(work_dir: Path) -> Iterator[Path]:
+    """A temporary folder beside the results, on the same file system; gone afterwards, and what a killed run left goes too."""
+    work_dir.mkdir(parents=True, exist_ok=True)
+    for left in work_dir.glob('.tmp-*'):
+        if not _alive(left.name):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = work_dir / f'.tmp-{os.getpid()}'
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(name: str) -> bool:
+    try:
+        os.kill(int(name.rsplit('-', 1)[-1]), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, PermissionError):
+        return True
+    return True
+
+
+def publish(new: Path, place: Path) -> None:
+    """Put the folder `new` at `place` in one step: whoever looks sees the complete old one or the complete new one."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not place.exists():
+        new.rename(place)
+    elif _exchange(new, place):
+        shutil.rmtree(new)
+    else:  # No exchange on this system: the old one steps aside for an instant.
+        aside = place.with_name(f'.old-{place.name}')
+        shutil.rmtree(aside, ignore_errors=True)
+        place.rename(aside)
+        new.rename(place)
+        shutil.rmtree(aside)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """renameat2(RENAME_EXCHANGE), where the C library and the file system have it."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    here, exchange = -100, 2
+    return bool(renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write and rename, so that a reader never sees half a file."""
+    draft = path.with_name(f'.{path.name}.{os.getpid()}')
+    draft.write_text(json.dumps(content, indent=2) + '\n')
+    draft.replace(path)

@@ -1,0 +1,62 @@
+"""Two verbs and an excuse."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..adapters import Adapter
+from ..artifact import Artifact
+from ..errors import ConfigError, SetupError
+from ..registry import BACKENDS
+
+
+class Backend:
+    """Lowers an adapter to one file. `name` is the folder under the work dir and the word on the command line."""
+
+    name: ClassVar[str]
+
+    def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+        """Write the file into `folder`; `adapter` is patched and in eval mode.
+
+        Args:
+            example: the traced input, (N, 3, H, W).
+            manifest: what the line knows already; the backend adds what it did.
+
+        Raises:
+            LoweringError: the format cannot hold the model.
+        """
+        raise NotImplementedError
+
+    def load(self, artifact: Artifact, device: str | torch.device) -> Callable[[Tensor], tuple[Tensor, ...]]:
+        raise NotImplementedError
+
+    def unavailable(self) -> str | None:
+        """What to install, or None."""
+        return None
+
+
+def build_backend(spec: str | dict[str, Any]) -> Backend:
+    """From a config dict (``dict(type='TorchScript')``) or a command-line word (``torchscript``).
+
+    Raises:
+        ConfigError: there is no such backend.
+        SetupError: it needs what is not installed.
+    """
+    BACKENDS.import_from_location()
+    words = {cls.name: name for name, cls in BACKENDS.module_dict.items()}
+    if isinstance(spec, str):
+        spec = {'type': words.get(spec.lower(), spec)}
+    if spec.get('type') not in BACKENDS.module_dict:
+        raise ConfigError(f"there is no backend {spec.get('type')!r}; there are {', '.join(sorted(words))}")
+    try:
+        backend: Backend = BACKENDS.build(spec)
+    except TypeError as exc:
+        raise ConfigError(f'export.backends: {spec}: {exc}') from exc
+    reason = backend.unavailable()
+    if reason:
+        raise SetupError(f'{backend.name}: {reason}')
+    return backend

@@ -1,0 +1,104 @@
+"""TorchScript: trace, freeze, frozen optimizations, one file for every device."""
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..adapters import Adapter
+from ..artifact import Artifact
+from ..errors import LoweringError
+from ..registry import BACKENDS
+from .base import Backend
+from .graph import count_kinds, device_literals, follow_input_device
+
+# The manifest's name inside the file: torch.jit.load(..., _extra_files={'manifest.json': ''}).
+INSIDE = 'manifest.json'
+FILE = 'model.pt'
+
+
+@BACKENDS.register_module()
+class TorchScript(Backend):
+    """Lower with ``torch.jit.trace``.
+
+    Freezing puts the weights into the graph, which is what lets the frozen optimizations fold conv+bn and concatenate linear layers.
+    ``torch.jit.freeze`` can run those itself (``optimize_numerics``); they are run here as a step of their own, so that what they
+    changed can be counted and the manifest can say it. ``optimize_for_inference`` is never used: it writes MKL-DNN layouts of this
+    machine into the file, which other machines and CUDA cannot run.
+
+    Args:
+        optimize_numerics: let the optimizations change rounding (folding conv+bn does). Parity is measured with it on.
+    """
+
+    name = 'torchscript'
+
+    def __init__(self, optimize_numerics: bool = True) -> None:
+        self.optimize_numerics = optimize_numerics
+
+    def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+        traced = self._trace(adapter, example)
+        frozen, steps = self._freeze(traced)
+        image = list(frozen.graph.inputs())[-1]
+        steps['device_literals_mended'] = follow_input_device(frozen.graph, image)
+        left = device_literals(frozen.graph)
+        if left:
+            raise LoweringError(f'the graph still names devices: {", ".join(sorted(set(left)))}')
+        manifest = {**manifest, 'backend': self.name, 'torchscript': steps}
+        folder.mkdir(parents=True, exist_ok=True)
+        torch.jit.save(frozen, str(folder / FILE), _extra_files={INSIDE: json.dumps(manifest)})
+        self._check_saved(folder / FILE)
+        artifact = Artifact(self.name, folder / FILE, manifest)
+        artifact.write_manifest()
+        return artifact
+
+    def load(self, artifact: Artifact, device: str | torch.device) -> Callable[[Tensor], tuple[Tensor, ...]]:
+        loaded: Callable[[Tensor], tuple[Tensor, ...]] = torch.jit.load(str(artifact.file), map_location=device)
+        return loaded
+
+    @staticmethod
+    def _trace(adapter: Adapter, example: Tensor) -> Any:
+        try:
+            # Deprecation notices and tracer warnings are about code that parity checks, not about anything a user can change.
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter('ignore')
+                return torch.jit.trace(adapter, (example,), check_trace=False)
+        except Exception as exc:
+            raise LoweringError(f'torch.jit.trace of {type(adapter.model).__name__} failed: {_last_line(exc)}') from exc
+
+    def _freeze(self, traced: Any) -> tuple[Any, dict[str, Any]]:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            frozen = torch.jit.freeze(traced.eval(), optimize_numerics=False)
+            before = count_kinds(frozen.graph)
+            torch.jit.run_frozen_optimizations(frozen, optimize_numerics=self.optimize_numerics)
+        after = count_kinds(frozen.graph)
+        return frozen, dict(freeze=True, run_frozen_optimizations=True, optimize_numerics=self.optimize_numerics,
+                            optimize_for_inference=False, torch=torch.__version__, fused=_fused(before, after))
+
+    @staticmethod
+    def _check_saved(path: Path) -> None:
+        """Read the file back: what was mended must be mended in what was written."""
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            left = device_literals(torch.jit.load(str(path), map_location='cpu').inlined_graph)
+        if left:
+            raise LoweringError(f'{path.name} names devices after saving: {", ".join(sorted(set(left)))}')
+
+
+def _fused(before: Counter[str], after: Counter[str]) -> dict[str, int]:
+    """What the frozen optimizations did, from node counts before and after."""
+    convolutions = ('aten::_convolution', 'aten::conv2d')
+    return dict(conv_bn_folded=before['aten::batch_norm'] - after['aten::batch_norm'], batch_norm_left=after['aten::batch_norm'],
+                linear_layers_joined=before['aten::linear'] - after['aten::linear'],
+                convolutions=sum(after[kind] for kind in convolutions),
+                nodes_before=sum(before.values()), nodes_after=sum(after.values()))
+
+
+def _last_line(exc: Exception) -> str:
+    return (str(exc).strip() or type(exc).__name__).splitlines()[-1][:200]

@@ -1,0 +1,53 @@
+"""From a state dict to a model, with every difference counted and named."""
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import nn
+
+from ..errors import CheckpointError
+from .reading import StateDict
+
+# More than this share of missing keys means a checkpoint of another config, not a head left out.
+MAX_MISSING = 0.01
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """How a checkpoint fitted a model; the lists hold key names."""
+
+    source: str
+    expected: int
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    misshaped: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool = False) -> LoadReport:
+    """Copy `state` into `model`; `name` is the checkpoint's, for messages.
+
+    Raises:
+        CheckpointError: more than 1% of the model's keys are missing or have another shape, and `allow_partial` is off.
+    """
+    own = model.state_dict()
+    # torch writes num_batches_tracked only since 1.0 and inference never reads it.
+    wanted = {key for key in own if not key.endswith('num_batches_tracked')}
+    misshaped = tuple(f'{key}: {tuple(state.tensors[key].shape)} in the file, {tuple(own[key].shape)} in the model'
+                      for key in sorted(own) if key in state.tensors and state.tensors[key].shape != own[key].shape)
+    missing = tuple(sorted(wanted - state.tensors.keys()))
+    unexpected = tuple(sorted(state.tensors.keys() - own.keys()))
+    report = LoadReport(state.source, len(wanted), missing, unexpected, misshaped)
+    lost = len(missing) + len(misshaped)
+    if lost > MAX_MISSING * len(wanted) and not allow_partial:
+        first = (missing + misshaped)[0]
+        raise CheckpointError(
+            f'{name} has {len(wanted) - lost} of {len(wanted)} keys of {type(model).__name__} ({len(missing)} missing, '
+            f'{len(misshaped)} of another shape, {len(unexpected)} unexpected); is it for another config? First: {first}. '
+            'To load it all the same: --allow-partial')
+    model.load_state_dict({key: value for key, value in state.tensors.items()
+                           if key in own and value.shape == own[key].shape}, strict=False)
+    return report

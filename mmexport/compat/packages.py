@@ -1,0 +1,44 @@
+"""Checks at start for the packages that pip cannot resolve for us.
+
+``mmcv`` and ``mmcv-lite`` install the same folder and overwrite each other, so neither can be a requirement; mmdet 3.3 refuses
+mmcv 2.2 at import with a bare AssertionError.
+"""
+from __future__ import annotations
+
+import importlib.util
+from importlib import metadata
+
+from ..errors import SetupError
+
+REMEDY = "pip install 'mmcv-lite>=2.0,<2.2' (no compiled ops), or mim install 'mmcv>=2.0,<2.2'"
+
+
+def mmcv_distribution() -> tuple[str, str]:
+    """Name and version of the installed mmcv.
+
+    Raises:
+        SetupError: there is none, there are both, or the version is outside 2.0 <= v < 2.2.
+    """
+    found = {}
+    for name in ('mmcv', 'mmcv-lite'):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    if not found:
+        raise SetupError(f'mmcv is not installed: {REMEDY}')
+    if len(found) == 2:
+        raise SetupError('mmcv and mmcv-lite are both installed and overwrite each other: pip uninstall -y mmcv mmcv-lite, then '
+                         + REMEDY)
+    name, version = next(iter(found.items()))
+    if tuple(int(part) for part in version.split('.')[:2]) not in ((2, 0), (2, 1)):
+        raise SetupError(f'{name} {version} is installed, but mmdet 3.3 and mmseg 1.2 need 2.0 <= mmcv < 2.2: pip uninstall -y '
+                         f'{name}, then {REMEDY}')
+    return name, version
+
+
+def check_packages() -> None:
+    """Fail early, with the remedy, where importing OpenMMLab would fail late."""
+    mmcv_distribution()
+    if importlib.util.find_spec('pkg_resources') is None:
+        raise SetupError("mmengine needs pkg_resources, which setuptools 81 and later no longer has: pip install 'setuptools<81'")

@@ -1,0 +1,70 @@
+"""Reading any OpenMMLab config and the optional ``export`` section in it."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+DEFAULTS: dict[str, Any] = dict(
+    backends=[dict(type='TorchScript')],
+    task=None,
+    outputs='final',
+    inputs=dict(shape=None, batch=1, dynamic=('batch', 'height', 'width'), normalize=False, image=None),
+    patches='auto',
+    verify=dict(shapes=None, batch=2, tolerance=dict(scale=1e-4), noises=3),
+)
+
+
+def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Config:
+    """Read a config of mmdet, mmseg, mmexport or a user's project, with its ``custom_imports``.
+
+    Raises:
+        ConfigError: the file is missing, cannot be run, or imports what is not installed; the message names it.
+    """
+    from mmengine.config import Config
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f'{path}: no such config file')
+    try:
+        cfg = Config.fromfile(path)
+    except (ImportError, ModuleNotFoundError) as exc:
+        raise ConfigError(f'{path} imports what is not there: {exc}. Install it, or put its folder on PYTHONPATH (a name in '
+                          'custom_imports is imported from there)') from exc
+    except Exception as exc:
+        raise ConfigError(f'{path} cannot be read as a config: {type(exc).__name__}: {exc}') from exc
+    if 'model' not in cfg:
+        raise ConfigError(f'{path} has no model; a config of mmdet or mmseg was expected')
+    if options:
+        cfg.merge_from_dict(options)
+    return cfg
+
+
+def export_section(cfg: Config) -> dict[str, Any]:
+    """The ``export`` section over the defaults.
+
+    Raises:
+        ConfigError: a key is unknown, so that a misspelt one is not silently without effect.
+    """
+    given = cfg.get('export', {})
+    given = given.to_dict() if hasattr(given, 'to_dict') else dict(given)
+    section: dict[str, Any] = {}
+    _refuse_unknown('export', given, DEFAULTS)
+    for key, default in DEFAULTS.items():
+        value = given.get(key, default)
+        if isinstance(default, dict):
+            _refuse_unknown(f'export.{key}', value, default)
+            value = {**default, **value}
+        section[key] = value
+    if section['outputs'] not in ('final', 'raw'):
+        raise ConfigError(f"export.outputs is {section['outputs']!r}; it can be 'final' or 'raw'")
+    return section
+
+
+def _refuse_unknown(where: str, given: dict[str, Any], known: dict[str, Any]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ConfigError(f"{where} has no key {unknown[0]!r}; it has {', '.join(known)}")

@@ -1,0 +1,57 @@
+"""The errors that mmexport raises, drawn once.
+
+    MMExportError                 exit code
+    +-- InputError                2   a config, checkpoint, picture or option is wrong
+    |   +-- CheckpointError
+    |   +-- ConfigError
+    |   +-- UnsupportedModelError     no adapter knows this architecture
+    +-- SetupError                3   a package is missing or has the wrong version
+    |   +-- MissingOpError            a compiled mmcv op was called where there is none
+    +-- PatchError                1   a patch names something that upstream does not have
+    +-- LoweringError             1   a backend could not make the file
+    +-- VerificationError         1   the file could not be checked
+
+Each message says what is wrong, where, and what to do next; the cause stays chained and is shown with ``--debug``.
+"""
+
+
+class MMExportError(Exception):
+    """Anything that mmexport can explain to its user in one line."""
+
+    exit_code = 1
+
+
+class InputError(MMExportError):
+    exit_code = 2
+
+
+class CheckpointError(InputError):
+    pass
+
+
+class ConfigError(InputError):
+    pass
+
+
+class UnsupportedModelError(InputError):
+    pass
+
+
+class SetupError(MMExportError):
+    exit_code = 3
+
+
+class MissingOpError(SetupError, RuntimeError):
+    pass
+
+
+class PatchError(MMExportError):
+    pass
+
+
+class LoweringError(MMExportError):
+    pass
+
+
+class VerificationError(MMExportError):
+    pass

@@ -1,0 +1,120 @@
+"""From a config to a model that is ready to be exported: built, loaded, in eval mode, on one device."""
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from .checkpoint import LoadReport, load_into, read_state_dict
+from .compat import check_packages, provide_mmcv_ext
+from .errors import ConfigError, InputError, SetupError
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+# What brings a scope's registry, for the message of a type that nobody has.
+PACKAGES = {'mmdet': 'pip install mmdet', 'mmseg': 'pip install mmsegmentation', 'mmpretrain': 'pip install mmpretrain',
+            'mmcls': 'pip install mmpretrain', 'mmpose': 'pip install mmpose', 'mmaction': 'pip install mmaction2'}
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """How a checkpoint is read; see `mmexport.checkpoint.read_state_dict`."""
+
+    ema: bool = False
+    trust: bool = False
+    allow_partial: bool = False
+    keep_half: bool = False
+
+
+def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device = 'cpu',
+               options: CheckpointOptions | None = None) -> tuple[nn.Module, LoadReport | None]:
+    """Build ``cfg.model`` without downloading anything, load `checkpoint` and move it to `device`.
+
+    Raises:
+        SetupError: a package is missing, or `device` is not there.
+        ConfigError: a type in the config is in no installed registry.
+        CheckpointError: see `read_state_dict` and `load_into`.
+    """
+    device = check_device(device)
+    options = options or CheckpointOptions()
+    state = None if checkpoint is None else read_state_dict(checkpoint, options.ema, options.trust, options.keep_half)
+    model = build_model(cfg)
+    fit = None if state is None else load_into(model, state, str(checkpoint), options.allow_partial)
+    return model.to(device).eval(), fit
+
+
+def build_model(cfg: Config) -> nn.Module:
+    """Build ``cfg.model`` in eval mode, with plain BatchNorm for SyncBN (which refuses the CPU)."""
+    check_packages()
+    provide_mmcv_ext()
+    from mmengine.model import revert_sync_batchnorm
+    from mmengine.registry import MODELS, DefaultScope
+    scope = cfg.get('default_scope') or 'mmengine'
+    _import_scope(scope)
+    with DefaultScope.overwrite_default_scope(scope), warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        try:
+            model = MODELS.build(cfg.model)
+        except KeyError as exc:
+            raise ConfigError(_unknown_type(exc)) from exc
+        except (ImportError, ModuleNotFoundError) as exc:
+            raise ConfigError(f'building the model needs what is not installed: {exc}') from exc
+    return revert_sync_batchnorm(model).eval()
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(device)
+    except RuntimeError as exc:
+        raise InputError(f'--device {device}: expected cpu, cuda or cuda:N') from exc
+    if device.type == 'cuda':
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            raise SetupError(f'{device} was asked for, but torch {torch.__version__} sees {count} CUDA devices here')
+    return device
+
+
+def _import_scope(scope: str) -> None:
+    import importlib
+    if scope == 'mmengine':
+        return
+    try:
+        importlib.import_module(scope)
+        importlib.import_module(f'{scope}.models')
+    except ModuleNotFoundError as exc:
+        missing = (exc.name or '').split('.')[0]
+        remedy = PACKAGES.get(missing, f'pip install {missing}')
+        raise SetupError(f'the config belongs to {scope}, which needs {missing}, and that is not installed: {remedy}') from exc
+
+
+def _unknown_type(exc: KeyError) -> str:
+    from mmengine.registry import DefaultScope
+    text = str(exc.args[0]) if exc.args else str(exc)
+    first = text.split('. Please')[0]
+    current = DefaultScope.get_current_instance()
+    scope = current.scope_name if current else ''
+    prefixes = [name for name in PACKAGES if f'{name}.' in first and name != scope]
+    remedy = PACKAGES[prefixes[0]] if prefixes else ("name the module that registers it in the config's custom_imports=dict("
+                                                     "imports=['your.module']), with its folder on PYTHONPATH")
+    return f'{first}. No installed package has it: {remedy}'
+
+
+def versions() -> dict[str, Any]:
+    """Versions of everything that can change a result, for manifests and reports."""
+    import platform
+    from importlib import metadata
+
+    from .compat.packages import mmcv_distribution
+    found: dict[str, Any] = {'python': platform.python_version(), 'torch': torch.__version__, 'mmcv_ops': provide_mmcv_ext()}
+    name, version = mmcv_distribution()
+    found[name] = version
+    for package in ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'numpy'):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,169 @@
+"""Patches: replace one upstream thing while a model is lowered, and always put it back."""
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from types import ModuleType
+from typing import Any, ClassVar
+
+from .errors import PatchError
+from .registry import PATCHES
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a patch may look at to say that it does not apply."""
+
+    device: str = 'cpu'
+    versions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def compiled_ops(self) -> bool:
+        return self.versions.get('mmcv_ops') == 'compiled'
+
+
+class Patch:
+    """Replaces `targets`, dotted names that are looked up when the patch is put on (so this imports without mmdet or mmseg).
+
+    `upstream` says on which versions the replacement was compared with the original.
+    """
+
+    targets: ClassVar[tuple[str, ...]]
+    upstream: ClassVar[str]
+
+    def check(self, env: Environment) -> str | None:
+        """Why the patch does not apply here, or None."""
+        return None
+
+    def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The function to stand in for `original`, of the same signature."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A report row: `skipped` is the reason, or None where the patch was on."""
+
+    name: str
+    why: str
+    upstream: str
+    targets: tuple[str, ...]
+    skipped: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@contextmanager
+def patched(patches: str | Sequence[Any] = 'auto', env: Environment | None = None) -> Iterator[list[Applied]]:
+    """Put `patches` on, yield a row for each, and take them off again, also after an error half-way.
+
+    Args:
+        patches: ``'auto'`` (all registered), or a list of names, of config dicts and of `Patch` objects, which may hold ``'auto'``.
+
+    Raises:
+        PatchError: a target does not exist in the installed version, or a name is not registered.
+    """
+    env = env or Environment()
+    with ExitStack() as undo:
+        yield [_put_on(patch, env, undo) for patch in resolve(patches)]
+
+
+def resolve(patches: str | Sequence[Any]) -> list[Patch]:
+    """Names, dicts and objects -> patches, each once, in the registry's order for ``'auto'``."""
+    PATCHES.import_from_location()
+    found: dict[str, Patch] = {}
+    for item in [patches] if isinstance(patches, str) else patches:
+        if isinstance(item, Patch):
+            found[type(item).__name__] = item
+        elif item == 'auto':
+            for name, cls in PATCHES.module_dict.items():
+                found.setdefault(name, cls())
+        else:
+            spec = {'type': item} if isinstance(item, str) else dict(item)
+            if spec.get('type') not in PATCHES.module_dict:
+                raise PatchError(f"export.patches names {spec.get('type')!r}, which is not registered; there are "
+                                 f"{', '.join(PATCHES.module_dict)}. A patch of your own: name its module in custom_imports")
+            found[spec['type']] = PATCHES.build(spec)
+    return list(found.values())
+
+
+def _put_on(patch: Patch, env: Environment, undo: ExitStack) -> Applied:
+    row = Applied(type(patch).__name__, (type(patch).__doc__ or '').strip().split('\n')[0], patch.upstream, patch.targets)
+    reason = patch.check(env) or _absent_package(patch.targets)
+    if reason:
+        return Applied(**{**asdict(row), 'skipped': reason})
+    for target in patch.targets:
+        _replace(target, patch, undo)
+    return row
+
+
+def _absent_package(targets: Sequence[str]) -> str | None:
+    for package in dict.fromkeys(target.split('.')[0] for target in targets):
+        if importlib.util.find_spec(package) is None:
+            return f'{package} is not installed'
+    return None
+
+
+def _replace(target: str, patch: Patch, undo: ExitStack) -> None:
+    owner, name = _locate(target)
+    # From the class's own dict, so that a staticmethod is put back as one and an inherited method stays inherited.
+    original = vars(owner)[name] if name in vars(owner) else None
+    current = getattr(owner, name)
+    new = patch.replacement(target, current)
+    if isinstance(original, staticmethod):
+        new = staticmethod(new)
+    _set(owner, name, original, new, undo)
+    if isinstance(owner, ModuleType):
+        for module, binding in _copies(current, owner):
+            _set(module, binding, current, new, undo)
+
+
+def _set(owner: Any, name: str, original: Any, new: Any, undo: ExitStack) -> None:
+    if original is None:
+        undo.callback(delattr, owner, name)
+    else:
+        undo.callback(setattr, owner, name, original)
+    setattr(owner, name, new)
+
+
+def _locate(target: str) -> tuple[Any, str]:
+    """Split ``package.module.Class.method`` into its owner and the last name, importing what has to be."""
+    parts = target.split('.')
+    for cut in range(len(parts) - 1, 0, -1):
+        try:
+            owner: Any = importlib.import_module('.'.join(parts[:cut]))
+        except ModuleNotFoundError as exc:
+            if exc.name and not target.startswith(exc.name):
+                raise PatchError(f'{target}: importing it needs {exc.name}, which is not installed') from exc
+            continue
+        try:
+            for part in parts[cut:-1]:
+                owner = getattr(owner, part)
+            getattr(owner, parts[-1])
+        except AttributeError as exc:
+            raise PatchError(f'{target} does not exist in {_installed(parts[0])}: {exc}. The patch was written for another version; '
+                             'leave it out with export.patches, or report it') from exc
+        return owner, parts[-1]
+    raise PatchError(f'{target} does not exist in {_installed(parts[0])}')
+
+
+def _installed(package: str) -> str:
+    module = sys.modules.get(package)
+    return f'{package} {getattr(module, "__version__", "(not importable)")}'
+
+
+def _copies(original: Any, home: ModuleType) -> list[tuple[ModuleType, str]]:
+    """Other modules that hold the same object, by ``from x import y``."""
+    found = []
+    for module in list(sys.modules.values()):
+        if not isinstance(module, ModuleType) or module is home:
+            continue
+        for name, value in list(vars(module).items()):
+            if value is original:
+                found.append((module, name))
+    return found
