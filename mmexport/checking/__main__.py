@@ -1,0 +1,22 @@
+"""Run this folder as a program, under a name of its own, so that no ``mmexport`` is imported."""
+import importlib.util
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def _as_package() -> None:
+    # Python put this folder first on sys.path, where its file names would hide other modules.
+    sys.path[:] = [entry for entry in sys.path if Path(entry or '.').resolve() != HERE]
+    spec = importlib.util.spec_from_file_location('checking', HERE / '__init__.py', submodule_search_locations=[str(HERE)])
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules['checking'] = module
+    spec.loader.exec_module(module)
+
+
+if __name__ == '__main__':
+    _as_package()
+    from checking.main import main  # type: ignore[import-not-found]
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Counts, then names, then shapes, then dtypes, then values; NaN never passes."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .comparison import DEFAULT_TOLERANCE, Comparison
+from .continuous import compare_continuous
+from .instances import compare_instances
+from .labels import compare_labels, compare_panoptic
+
+Spec = Mapping[str, Any]
+Tensors = Mapping[str, Tensor]
+
+
+def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], evidence: Tensors, *, sample: str, stage: str,
+            floors: Mapping[str, float] | None = None, tolerance: float = DEFAULT_TOLERANCE) -> list[Comparison]:
+    """Judge all outputs of one sample.
+
+    Args:
+        specs: the manifest's outputs, in order (name, dtype, kind).
+        expected: eager's outputs by name.
+        actual: what was returned, in order.
+        evidence: what eager knows about its own decisions, see `mmexport.adapters`.
+        floors: by output name, see `Comparison.floor`.
+    """
+    def row(name: str, kind: str, **found: Any) -> Comparison:
+        return Comparison(sample, name, stage, kind, tolerance, floor=(floors or {}).get(name, 0.0), **found)
+
+    names = [str(spec['name']) for spec in specs]
+    if len(actual) != len(specs):
+        return [row('(all)', 'count', problem=f'{len(actual)} outputs instead of {len(specs)} ({", ".join(names)}): one was lost '
+                    'or added')]
+    if sorted(names) != sorted(expected):
+        return [row('(all)', 'count', problem=f'outputs are named {names}, expected {sorted(expected)}')]
+    given = dict(zip(names, actual, strict=True))
+    broken = [row(str(spec['name']), str(spec['kind']), problem=problem) for spec in specs
+              if (problem := _shape_or_dtype(expected[str(spec['name'])], given[str(spec['name'])]))]
+    if broken:
+        return broken
+    rows = []
+    for spec in specs:
+        name, kind = str(spec['name']), str(spec['kind'])
+        if kind == 'instance':
+            continue
+        if kind == 'labels':
+            found = compare_labels(expected[name], given[name], evidence, tolerance)
+        elif kind == 'panoptic':
+            found = compare_panoptic(expected[name], given[name], evidence)
+        else:
+            found = compare_continuous(kind, name, expected, given, evidence, tolerance)
+        rows.append(row(name, kind, **found))
+    group = [str(spec['name']) for spec in specs if spec['kind'] == 'instance']
+    if group:
+        found = compare_instances({name: expected[name] for name in group}, {name: given[name] for name in group}, evidence, tolerance)
+        rows.append(row('instances', 'instance', **found))
+    return rows
+
+
+def _shape_or_dtype(expected: Tensor, actual: Any) -> str | None:
+    if not isinstance(actual, Tensor):
+        return f'is a {type(actual).__name__}, not a tensor'
+    if actual.shape != expected.shape:
+        return f'shape {tuple(actual.shape)} instead of {tuple(expected.shape)}: a size may be baked into the graph'
+    if actual.dtype != expected.dtype:
+        return f'dtype {actual.dtype} instead of {expected.dtype}: are two outputs in the wrong order?'
+    for name, tensor in (('expected', expected), ('actual', actual)):
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            return f'NaN or inf in the {name} values'
+    return None

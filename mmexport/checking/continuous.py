@@ -1,0 +1,61 @@
+"""Logits, probabilities and the like: error against the output's own scale, counted by unit."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+TINY = 1e-12
+
+
+def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor],
+                       evidence: Mapping[str, Tensor], tolerance: float) -> dict[str, Any]:
+    """`kind`: ``queries`` (N, Q, ...) counts queries, ``pixels`` (N, C, h, w) and ``map`` (N, h, w) count pixels.
+
+    ``evidence['exempt']`` (N, h, w) takes pixels out that sit on an edge of the model's own choice (PointRend's top-k).
+    """
+    wanted, got = expected[name].double(), actual[name].double()
+    if wanted.numel() == 0:
+        return dict(problem='an empty output proves nothing')
+    scale = max(float(wanted.abs().max()), TINY)
+    error = (wanted - got).abs()
+    metrics: dict[str, Any] = {}
+    exempt = evidence.get('exempt')
+    if exempt is not None and kind != 'queries':
+        error, metrics['exempt_share'] = _without(error, exempt.bool(), kind)
+    units = _units(error, kind) / scale
+    metrics.update(_task_metrics(kind, name, wanted, got))
+    return dict(max_abs=float(error.max()), max_rel=float(error.max()) / scale,
+                cosine=float(F.cosine_similarity(wanted.flatten(), got.flatten(), dim=0, eps=TINY)),
+                beyond=float((units > tolerance).double().mean()), median=float(units.median()), metrics=metrics)
+
+
+def _units(error: Tensor, kind: str) -> Tensor:
+    """The largest error of each query, or of each pixel."""
+    if kind == 'queries':
+        return error.flatten(2).amax(dim=2).flatten()
+    return (error.amax(dim=1) if kind == 'pixels' else error).flatten()
+
+
+def _without(error: Tensor, exempt: Tensor, kind: str) -> tuple[Tensor, float]:
+    mask = exempt[:, None] if kind == 'pixels' else exempt
+    if mask.shape[-2:] != error.shape[-2:]:
+        mask = F.interpolate(exempt[:, None].float(), size=error.shape[-2:], mode='nearest').bool()
+        mask = mask if kind == 'pixels' else mask[:, 0]
+    return error.masked_fill(mask, 0.0), float(mask.double().mean())
+
+
+def _task_metrics(kind: str, name: str, wanted: Tensor, got: Tensor) -> dict[str, float]:
+    if kind == 'pixels' and wanted.shape[1] > 1:
+        return {'pixel_agreement': float((wanted.argmax(1) == got.argmax(1)).double().mean())}
+    if kind == 'queries' and wanted.dim() == 3:
+        return {'class_agreement': float((wanted.argmax(2) == got.argmax(2)).double().mean())}
+    if kind == 'queries':
+        one, other = wanted > 0, got > 0
+        union = (one | other).flatten(2).sum(2).double()
+        both = (one & other).flatten(2).sum(2).double()
+        return {'mask_iou': float(torch.where(union > 0, both / union.clamp_min(1), torch.ones_like(both)).mean())}
+    return {}

@@ -1,0 +1,64 @@
+"""Label maps: equal wherever eager itself was clear."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+OFFSET = 1000
+
+
+def compare_labels(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tensor], tolerance: float) -> dict[str, Any]:
+    """expected, actual (N, H, W). A pixel may differ only where ``evidence['margin']``, eager's top-2 margin in units of the logits'
+    scale, is under twice the tolerance: each of the two logits may move by one.
+    """
+    near = torch.zeros_like(expected, dtype=torch.bool)
+    if 'margin' in evidence:
+        near |= evidence['margin'] < 2 * tolerance
+    if 'exempt' in evidence:
+        near |= F.interpolate(evidence['exempt'][:, None].float(), size=expected.shape[-2:], mode='nearest')[:, 0].bool()
+    return _judge(expected != actual, near, {'labels': int(expected.unique().numel())})
+
+
+def compare_panoptic(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tensor]) -> dict[str, Any]:
+    """expected, actual (N, H, W), class + 1000 * instance. Instances are numbered in order of acceptance, so one segment more or
+    less renumbers those behind it: instances are matched by overlap within their class first. ``evidence['near']`` marks pixels
+    whose winner was close, or that belong to a segment at the edge of a threshold of the config.
+    """
+    renamed = torch.stack([_rename(one, other) for one, other in zip(expected, actual, strict=True)])
+    near = evidence.get('near')
+    near = torch.zeros_like(expected, dtype=torch.bool) if near is None else near.bool()
+    borderline = evidence.get('borderline')
+    counts = {'segments': int(sum(image.unique().numel() for image in expected)),
+              'segments_found': int(sum(image.unique().numel() for image in actual)),
+              'segments_at_a_threshold': 0 if borderline is None else int(borderline.sum())}
+    return _judge(expected != renamed, near, counts)
+
+
+def _judge(differs: Tensor, near: Tensor, counts: dict[str, Any]) -> dict[str, Any]:
+    clear = differs & ~near
+    metrics = {**counts, 'pixel_agreement': float(1 - differs.double().mean()), 'differing': int(differs.sum()),
+               'differing_clearly': int(clear.sum()), 'near_share': float(near.double().mean())}
+    return dict(max_abs=None, beyond=float(clear.double().mean()), metrics=metrics)
+
+
+def _rename(expected: Tensor, actual: Tensor) -> Tensor:
+    """Give each instance of `actual` the number of the instance of the same class in `expected` that it covers most."""
+    if torch.equal(expected, actual):
+        return actual
+    renamed = actual.clone()
+    taken: set[int] = set()
+    pairs, counts = torch.stack([expected.flatten(), actual.flatten()]).unique(dim=1, return_counts=True)
+    for index in counts.argsort(descending=True).tolist():
+        wanted, got = int(pairs[0, index]), int(pairs[1, index])
+        if wanted % OFFSET != got % OFFSET or wanted in taken or -got - 1 in taken:
+            continue
+        taken.update((wanted, -got - 1))
+        renamed[actual == got] = wanted
+    for got in actual.unique().tolist():
+        if -got - 1 not in taken:
+            renamed[actual == got] = -1
+    return renamed

@@ -1,0 +1,80 @@
+"""Inputs with the expected outputs, in one ``.npz`` that numpy alone can read."""
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+INDEX = 'index'
+PARTS = ('expected', 'evidence', 'patched')
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One input (N, 3, H, W) and what is known of it.
+
+    Attributes:
+        expected: outputs of the unpatched eager model.
+        evidence: what eager knows about its own decisions.
+        patched: outputs of the eager model with patches on, where they were computed.
+        floors: by output name, the share beyond the tolerance under noise, see `Comparison.floor`.
+    """
+
+    name: str
+    image: Tensor
+    expected: Mapping[str, Tensor]
+    evidence: Mapping[str, Tensor] = field(default_factory=dict)
+    patched: Mapping[str, Tensor] = field(default_factory=dict)
+    floors: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        tensors: Iterable[Tensor] = (self.image, *self.expected.values(), *self.evidence.values(), *self.patched.values())
+        return sum(tensor.numel() * (1 if tensor.dtype == torch.bool else tensor.element_size()) for tensor in tensors)
+
+
+def write_samples(path: Path, samples: Sequence[Sample], extra: Mapping[str, Any]) -> None:
+    """Write `samples` and the JSON-able `extra` (the tolerance, the model's floors)."""
+    index = {**extra, 'samples': [dict(name=sample.name, floors=dict(sample.floors)) for sample in samples]}
+    with zipfile.ZipFile(path, 'w') as archive:
+        _write(archive, INDEX, np.array(json.dumps(index)))
+        for number, sample in enumerate(samples):
+            _write(archive, f'{number}/image', _numpy(sample.image))
+            for part in PARTS:
+                for name, tensor in getattr(sample, part).items():
+                    _write(archive, f'{number}/{part}/{name}', _numpy(tensor))
+
+
+def read_samples(path: Path) -> tuple[list[Sample], dict[str, Any]]:
+    """The inverse of `write_samples`; pickles are refused."""
+    with np.load(path, allow_pickle=False) as content:
+        index = json.loads(str(content[INDEX]))
+        samples = []
+        for number, entry in enumerate(index.pop('samples')):
+            parts: dict[str, dict[str, Tensor]] = {part: {} for part in PARTS}
+            for key in content.files:
+                pieces = key.split('/')
+                if pieces[0] == str(number) and len(pieces) == 3:
+                    parts[pieces[1]][pieces[2]] = torch.from_numpy(content[key])
+            samples.append(Sample(entry['name'], torch.from_numpy(content[f'{number}/image']), floors=entry['floors'], **parts))
+    return samples, index
+
+
+def _numpy(tensor: Tensor) -> Any:
+    return tensor.detach().cpu().numpy()
+
+
+def _write(archive: zipfile.ZipFile, name: str, array: Any) -> None:
+    # Floats hardly shrink and cost seconds; masks and label maps shrink a hundredfold.
+    kind = zipfile.ZIP_STORED if array.dtype.kind in 'fU' else zipfile.ZIP_DEFLATED
+    info = zipfile.ZipInfo(f'{name}.npy')
+    info.compress_type = kind
+    with archive.open(info, 'w', force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)

@@ -1,0 +1,106 @@
+"""What the doors in tools/ share: overrides, one-line errors, exit codes."""
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import ConfigError, MMExportError
+
+if TYPE_CHECKING:
+    from .exporter import Exporter
+    from .report import Report
+
+
+def guarded(work: Callable[[], int], debug: bool = False) -> int:
+    """Run `work`; turn an error into one line and its exit code (1 parity, 2 wrong input, 3 environment)."""
+    _quiet_upstream()
+    try:
+        return work()
+    except MMExportError as exc:
+        if debug:
+            traceback.print_exc()
+        print(f'{type(exc).__name__}: {exc}', file=sys.stderr)
+        return exc.exit_code
+    except KeyboardInterrupt:
+        print('interrupted; earlier results are as they were', file=sys.stderr)
+        return 130
+
+
+def export(args: argparse.Namespace) -> int:
+    """``tools/export.py``: exit code 0 verified (or not asked to), 1 not shown to be right."""
+    report = exporter(args).run()
+    if not args.quiet:
+        print('\n'.join(report.lines()))
+    elif report.passed is False:
+        print('\n'.join(report.reasons), file=sys.stderr)
+    return exit_code(report, args.no_verify)
+
+
+def exporter(args: argparse.Namespace) -> Exporter:
+    """An Exporter from the options that export.py and pytorch2libtorch.py have in common."""
+    from .compat import check_packages
+    from .config import load_config
+    check_packages()
+    cfg = load_config(args.config, overrides(args))
+    from .exporter import Exporter
+    from .model import CheckpointOptions
+    work_dir = args.work_dir or Path('work_dirs') / Path(args.config).stem
+    options = CheckpointOptions(args.ema, args.trust_checkpoint, args.allow_partial, args.keep_half)
+    return Exporter(cfg, args.checkpoint, work_dir, args.device, options=options, checking=not args.no_verify,
+                    samples=not args.no_samples, quiet=args.quiet)
+
+
+def exit_code(report: Report, unverified_is_fine: bool) -> int:
+    if report.passed is None:
+        return 0 if unverified_is_fine else 1
+    return 0 if report.passed else 1
+
+
+def overrides(args: argparse.Namespace) -> dict[str, Any]:
+    """Command-line options as config overrides; ``--cfg-options`` has the last word."""
+    found: dict[str, Any] = {}
+    if args.backend:
+        found['export.backends'] = list(args.backend)
+    if args.shape:
+        found['export.inputs.shape'] = [args.batch or 1, 3, *args.shape]
+    if args.batch:
+        found['export.inputs.batch'] = args.batch
+    if args.image:
+        found['export.inputs.image'] = args.image
+    if args.outputs:
+        found['export.outputs'] = args.outputs
+    return {**found, **parse_options(args.cfg_options)}
+
+
+def parse_options(options: Sequence[str]) -> dict[str, Any]:
+    """``k=v`` with the value read as mmengine's DictAction reads it."""
+    from mmengine.config import DictAction
+    parsed: dict[str, Any] = {}
+    for option in options:
+        key, equals, value = option.partition('=')
+        if not equals:
+            raise ConfigError(f'--cfg-options {option}: KEY=VALUE was expected')
+        parsed[key] = DictAction._parse_iterable(value)
+    return parsed
+
+
+def _quiet_upstream() -> None:
+    """Deprecation notices of torch and OpenMMLab tell users of mmexport nothing that they could act on."""
+    warnings.filterwarnings('ignore')
+    logging.getLogger('mmengine').setLevel(logging.ERROR)
+
+
+def make_checkpoint(args: argparse.Namespace) -> int:
+    """``tools/make_checkpoint.py``."""
+    from .config import load_config
+    from .seeding.checkpoint import write_checkpoint
+    cfg = load_config(args.config, parse_options(args.cfg_options))
+    write_checkpoint(cfg, args.out, args.seed)
+    print(f'{args.out}: seeded weights (seed {args.seed}) for {Path(args.config).name}, for demos and tests only')
+    return 0

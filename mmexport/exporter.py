@@ -1,0 +1,150 @@
+"""The line: config and checkpoint in, a lowered file and the proof that it is right out."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from .adapters import Adapter, build_adapter
+from .artifact import Artifact, workshop
+from .backends import Backend, build_backend
+from .checking.samples import Sample
+from .config import export_section
+from .delivery import deliver
+from .inputs import make_inputs, traced_shape
+from .manifest import describe
+from .model import CheckpointOptions, check_device, load_model, versions
+from .patching import Applied, Environment, patched
+from .pipeline import Photograph, PipelineCheck, check_pipeline, read_photograph
+from .progress import Progress
+from .report import Report
+from .verify import Verification, expect, patched_rows, verify, with_patched
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+
+class Exporter:
+    """Exports one model and shows that the file is right.
+
+    Args:
+        cfg: any OpenMMLab config; its ``export`` section is optional.
+        checkpoint: a file, or None for the weights that the model is built with (or `model` has).
+        work_dir: gets a folder for each backend and ``report.json``; what failed lies under ``failed/`` instead.
+        device: where the model runs, is lowered and is checked.
+        options: how the checkpoint is read.
+        checking: False only lowers; whatever was not run then reads None in the report.
+        samples: keep inputs and expected outputs beside the file.
+        model: a built and loaded model to use instead of building one; it is left as it was.
+
+    Raises:
+        MMExportError: one of `mmexport.errors`; see there for which.
+    """
+
+    def __init__(self, cfg: Config, checkpoint: str | None = None, work_dir: str | Path = 'work_dirs/export', device: str = 'cpu', *,
+                 options: CheckpointOptions | None = None, checking: bool = True, samples: bool = True, quiet: bool = True,
+                 model: nn.Module | None = None) -> None:
+        self.cfg, self.checkpoint, self.work_dir = cfg, checkpoint, Path(work_dir)
+        self.section = export_section(cfg)
+        self.device = check_device(device)
+        self.options, self.checking, self.samples, self.model = options, checking, samples, model
+        backends = self.section['backends']
+        self.backends = [build_backend(spec) for spec in (backends if isinstance(backends, (list, tuple)) else [backends])]
+        self.tolerance = float(self.section['verify']['tolerance']['scale'])
+        self.step = Progress(quiet)
+
+    @classmethod
+    def from_cfg(cls, cfg: Config | dict[str, Any] | str | Path, checkpoint: str | None = None, **kwargs: Any) -> Exporter:
+        """From a Config, a dict, or the path of a config file; the rest as in the constructor."""
+        from mmengine.config import Config
+
+        from .config import load_config
+        if isinstance(cfg, (str, Path)):
+            cfg = load_config(cfg)
+        return cls(cfg if isinstance(cfg, Config) else Config(cfg), checkpoint, **kwargs)
+
+    def run(self) -> Report:
+        model, fit = self._load()
+        adapter = self._adapt(model)
+        images, photograph = self._inputs(adapter)
+        samples = self._expect(adapter, images)
+        with workshop(self.work_dir) as shop:
+            with patched(self.section['patches'], self._environment()) as applied:
+                samples = self._run_patched(adapter, samples)
+                artifacts = [self._lower(backend, adapter, images['traced'], applied, shop) for backend in self.backends]
+            checks = [self._verify(artifact, samples, shop) for artifact in artifacts]
+            pipelines = [self._pipeline(adapter, artifact, photograph) for artifact in artifacts]
+            report = Report(
+                config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
+                outputs=adapter.outputs, fit=fit, applied=tuple(applied), artifacts=tuple(artifacts),
+                stages=tuple(self._stages(adapter, samples)), checks=tuple(checks),
+                pipelines=tuple(row for row in pipelines if row), floors={s.name: dict(s.floors) for s in samples},
+                tolerance=self.tolerance, seconds=self.step.seconds, versions=versions(), work_dir=self.work_dir)
+            return deliver(report, samples, keep=self.samples and self.checking)
+
+    def _load(self) -> tuple[nn.Module, Any]:
+        if self.model is not None:
+            return self.model.to(self.device).eval(), None
+        with self.step('Building the model and reading the checkpoint'):
+            return load_model(self.cfg, self.checkpoint, self.device, self.options)
+
+    def _adapt(self, model: nn.Module) -> Adapter:
+        # A file holds no training state, and requires_grad would keep freeze from folding anything.
+        for parameter in model.parameters():
+            parameter.requires_grad_(False)
+        return build_adapter(model, self.section['task'], self.section['outputs'], bool(self.section['inputs']['normalize'])).to(self.device)
+
+    def _inputs(self, adapter: Adapter) -> tuple[dict[str, Tensor], Photograph | None]:
+        images = make_inputs(self.cfg, self.section, adapter, self.device)
+        path = self.section['inputs']['image']
+        if not (path and self.checking):
+            return images, None
+        photograph = read_photograph(self.cfg, str(path), adapter, self.device)
+        return {**images, 'photograph': photograph.image}, photograph
+
+    def _expect(self, adapter: Adapter, images: dict[str, Tensor]) -> list[Sample]:
+        if not self.checking:
+            return []
+        noises = int(self.section['verify']['noises'])
+        with self.step(f'Running eager on {len(images)} inputs, and {noises} noises of each'):
+            return expect(adapter, images, self.tolerance, noises)
+
+    def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
+        if not samples:
+            return samples
+        with self.step(f'Running patched eager on {len(samples)} inputs'):
+            return with_patched(adapter, samples, self.device)
+
+    def _lower(self, backend: Backend, adapter: Adapter, example: Tensor, applied: Sequence[Applied], shop: Path) -> Artifact:
+        manifest = describe(adapter, example, self.section['inputs']['dynamic'], applied, versions(), str(self.cfg.filename),
+                            self.checkpoint)
+        with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}'):
+            return backend.lower(adapter, example, shop / backend.name, manifest)
+
+    def _verify(self, artifact: Artifact, samples: list[Sample], shop: Path) -> Verification:
+        if not samples:
+            return Verification(artifact.backend, None)
+        with self.step(f'Checking {artifact.file.name} in a fresh process'):
+            return verify(artifact, samples, self.tolerance, self.device, shop / 'scratch')
+
+    def _pipeline(self, adapter: Adapter, artifact: Artifact, photograph: Photograph | None) -> PipelineCheck | None:
+        if photograph is None or photograph.pipeline is None or adapter.outputs != 'final':
+            return None
+        with self.step("Running the config's own test pipeline and test_step"):
+            backend = next(backend for backend in self.backends if backend.name == artifact.backend)
+            return check_pipeline(adapter, backend.load(artifact, self.device), photograph)
+
+    def _stages(self, adapter: Adapter, samples: list[Sample]) -> list[Any]:
+        return patched_rows(adapter, samples, self.tolerance) if samples else []
+
+    def _environment(self) -> Environment:
+        return Environment(str(self.device), versions())
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """The traced shape (N, 3, H, W)."""
+        return traced_shape(self.cfg, self.section)
+
+

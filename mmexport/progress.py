@@ -1,0 +1,25 @@
+"""Says what is being done and how long it took, and remembers it for the report."""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Progress:
+    """``with steps('Tracing'):`` shows a spinner after which the line stays with its time; `seconds` keeps all of them."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, what: str) -> Iterator[None]:
+        from rich.console import Console
+        console = Console(stderr=True, quiet=self.quiet, highlight=False)
+        started = time.perf_counter()
+        with console.status(f'{what} ...'):
+            yield
+        took = time.perf_counter() - started
+        self.seconds[what] = self.seconds.get(what, 0.0) + took
+        console.print(f'{what:<52} {took:6.1f} s')

@@ -1,0 +1,120 @@
+"""The facts of one run, and their two looks: JSON and a table for a terminal of 80 columns."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .artifact import Artifact
+from .checking.comparison import Comparison
+from .checking.main import EAGER
+from .checkpoint import LoadReport
+from .patching import Applied
+from .pipeline import PipelineCheck
+from .verify import Verification
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was done and what was found; `passed` is worked out, never stored, and None where nothing was checked."""
+
+    config: str
+    checkpoint: str | None
+    device: str
+    task: str
+    outputs: str
+    fit: LoadReport | None
+    applied: tuple[Applied, ...]
+    artifacts: tuple[Artifact, ...]
+    stages: tuple[Comparison, ...]
+    checks: tuple[Verification, ...]
+    pipelines: tuple[PipelineCheck, ...]
+    floors: Mapping[str, Mapping[str, float]]
+    tolerance: float
+    seconds: Mapping[str, float]
+    versions: Mapping[str, Any]
+    work_dir: Path
+    audit: None = None
+
+    @property
+    def passed(self) -> bool | None:
+        verdicts = [check.passed for check in self.checks]
+        if any(verdict is None for verdict in verdicts) or not verdicts:
+            return None
+        return all(verdicts) and all(pipeline.passed for pipeline in self.pipelines)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why it is not a pass, a line each."""
+        found = [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
+        if found:
+            found += [self.place_of_fault]
+        return found + [f'test pipeline: {pipeline.reason}' for pipeline in self.pipelines if not pipeline.passed]
+
+    @property
+    def place_of_fault(self) -> str:
+        """Which stage introduced the fault: the patches, or the lowering."""
+        wrong = [row for row in self.stages if not row.passed]
+        if wrong:
+            return f'the fault is in a patch: patched eager differs from eager ({wrong[0].sample}, {wrong[0].output}: {wrong[0].reason})'
+        return 'the patches are right (patched eager agrees with eager); the fault is in the lowered file or in the weights'
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(
+            passed=self.passed, verified=self.passed, reasons=self.reasons, config=self.config, checkpoint=self.checkpoint,
+            device=self.device, task=self.task, outputs=self.outputs, audit=self.audit, fit=self.fit and self.fit.as_dict(),
+            patches=[row.as_dict() for row in self.applied],
+            artifacts=[dict(backend=a.backend, file=str(a.file), verified=check.passed, reason=check.reason, manifest=a.manifest,
+                            found=check.found) for a, check in zip(self.artifacts, self.checks, strict=True)],
+            stages=[row.as_dict() for row in self.stages], pipelines=[row.as_dict() for row in self.pipelines],
+            floors={name: dict(floors) for name, floors in self.floors.items()}, tolerance=self.tolerance,
+            seconds=dict(self.seconds), versions=dict(self.versions))
+
+    def lines(self) -> Iterator[str]:
+        """The terminal table, plain text, at most 80 columns."""
+        ops = {'stand-in': 'without compiled ops (stand-in)', 'compiled': 'with compiled ops'}[self.versions['mmcv_ops']]
+        yield f"{Path(self.config).name}: {self.task}, outputs '{self.outputs}', on {self.device}"
+        yield f"torch {self.versions['torch']}, mmcv {ops}"
+        if self.fit and (self.fit.missing or self.fit.unexpected or self.fit.misshaped):
+            yield (f'checkpoint: {len(self.fit.missing)} keys missing, {len(self.fit.unexpected)} unexpected, '
+                   f'{len(self.fit.misshaped)} of another shape')
+        on = [row.name for row in self.applied if row.skipped is None]
+        yield f'patches: {len(on)} on, {len(self.applied) - len(on)} skipped'
+        for artifact, check in zip(self.artifacts, self.checks, strict=True):
+            yield from self._artifact_lines(artifact, check)
+        for pipeline in self.pipelines:
+            yield f'test pipeline and test_step: {pipeline.summary}'
+        verdict = {True: 'PASS', False: 'FAIL', None: 'not verified'}[self.passed]
+        yield f'{verdict}: {self.work_dir}'
+        yield from (f'  {reason}' for reason in self.reasons)
+
+    def _artifact_lines(self, artifact: Artifact, check: Verification) -> Iterator[str]:
+        yield ''
+        size = artifact.file.stat().st_size / 1e6
+        yield f'{artifact.backend}: {artifact.file} ({size:.1f} MB)'
+        fused = artifact.manifest.get('torchscript', {}).get('fused')
+        if fused:
+            yield (f"  conv+bn folded {fused['conv_bn_folded']}, linear layers joined {fused['linear_layers_joined']}, "
+                   f"nodes {fused['nodes_before']} -> {fused['nodes_after']}")
+        if check.found is None:
+            yield '  not run (--no-verify)'
+            return
+        stages = {(row.sample, row.output): row for row in self.stages}
+        yield f"  {'sample':<15}{'output':<13}{'patched':>9}{'artifact':>9}{'floor':>7}  result"
+        for row in check.rows:
+            if row.stage == EAGER:
+                patched = stages.get((row.sample, row.output))
+                yield (f'  {row.sample:<15}{row.output:<13}{_figure(patched):>9}{_figure(row):>9}{row.floor:>7.1%}  '
+                       f"{'pass' if row.passed else 'FAIL'}")
+        for name, reason in check.found['vacuous'].items():
+            yield f'  vacuous: {name}: {reason.split(":")[0]}'
+
+
+def _figure(row: Comparison | None) -> str:
+    """The error of scale, or for label maps the share of pixels that differ."""
+    if row is None or row.problem:
+        return '-'
+    if row.max_rel is not None:
+        return f'{row.max_rel:.1e}'
+    return f"{1 - row.metrics['pixel_agreement']:.2%}"

@@ -1,0 +1,27 @@
+"""A seeded model as a checkpoint file in OpenMMLab's form."""
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..model import build_model
+from . import seed_model
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+
+def write_checkpoint(cfg: Config, path: str | Path, seed: int = 0) -> None:
+    """Build ``cfg.model``, seed it and write ``state_dict`` and ``meta``; the meta says that the weights are seeded."""
+    state = seed_model(build_model(cfg), seed)
+    meta = dict(seed=seed, made_by='mmexport make_checkpoint: seeded weights for demos and tests, not trained',
+                time=time.strftime('%Y-%m-%d'))
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f'.{path.name}.{os.getpid()}')
+    torch.save({'meta': meta, 'state_dict': state}, draft)
+    draft.replace(path)

@@ -1,0 +1,48 @@
+"""Draw at random what initialisation leaves constant: it would hide an error, or cut a part of the network off its input."""
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+
+NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)
+# Residual branches that start at zero stay small: at full size, rounding grows tenfold on its way through a ResNet.
+RESIDUAL = (0.2, 0.4)
+
+
+@torch.no_grad()
+def randomise_constants(model: nn.Module, generator: torch.Generator) -> int:
+    """Redraw every constant parameter (`attention_weights`, `sampling_offsets`, embeddings, gates); returns how many."""
+    count = 0
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter.is_floating_point() and bool((parameter == parameter.flatten()[0]).all()):
+                _redraw(module, name, parameter, float(parameter.flatten()[0]), generator)
+                count += 1
+    return count
+
+
+def _redraw(module: nn.Module, name: str, parameter: Tensor, value: float, generator: torch.Generator) -> None:
+    if (parameter.dim() >= 2 and isinstance(module, (nn.Linear, _ConvNd))) or parameter.dim() == 4:
+        _normal(parameter, 0.5 / math.sqrt(parameter[0].numel()), generator)
+    elif parameter.dim() >= 2:
+        _normal(parameter, 0.5 if isinstance(module, nn.Embedding) else 0.1, generator)
+    elif isinstance(module, NORMS) and name == 'weight':
+        _uniform(parameter, *((0.8, 1.2) if value else RESIDUAL), generator)
+    elif 'bias' in name:
+        _normal(parameter, 0.05, generator)
+    elif parameter.numel() == 1:
+        parameter.fill_(value or 0.5)
+    elif abs(value) < 0.1:
+        _uniform(parameter, 0.1, 0.3, generator)
+
+
+def _normal(parameter: Tensor, std: float, generator: torch.Generator) -> None:
+    parameter.copy_(std * torch.randn(parameter.shape, generator=generator))
+
+
+def _uniform(parameter: Tensor, low: float, high: float, generator: torch.Generator) -> None:
+    parameter.copy_(low + (high - low) * torch.rand(parameter.shape, generator=generator))

@@ -1,0 +1,147 @@
+"""Show that a lowered file is right: against the unpatched eager model, from disk, in another process."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .adapters import Adapter
+from .artifact import SAMPLES, Artifact
+from .checking.compare import compare
+from .checking.comparison import Comparison
+from .checking.main import verdict
+from .checking.samples import Sample, write_samples
+from .errors import VerificationError
+
+NOISE = 1e-6
+MAX_SAMPLE_BYTES = 50_000_000
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the child process found about one artifact; `passed` is None where it was not run."""
+
+    backend: str
+    found: Mapping[str, Any] | None
+
+    @property
+    def rows(self) -> list[Comparison]:
+        return [Comparison.from_dict(row) for row in self.found['rows']] if self.found else []
+
+    @property
+    def reason(self) -> str | None:
+        return None if self.found is None else verdict(dict(self.found))
+
+    @property
+    def passed(self) -> bool | None:
+        return None if self.found is None else self.reason is None
+
+
+def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int) -> list[Sample]:
+    """Run the unpatched eager model on every image, and `noises` times on the image with noise of 1e-6 of its scale.
+
+    The share of units that the noise alone moves beyond the tolerance is the model's own floor: masked attention compares a sigmoid
+    with 0.5, PointRend takes the top k, and both turn rounding into jumps that no export can avoid.
+    """
+    specs = [spec.as_dict() for spec in adapter.specs]
+    samples = []
+    for name, image in images.items():
+        outputs, evidence = _observe(adapter, image)
+        expected = dict(zip((spec['name'] for spec in specs), outputs, strict=True))
+        floors: dict[str, float] = {}
+        for trial in range(noises):
+            noisy = [output.cpu() for output in adapter_outputs(adapter, image + _noise(image, trial))]
+            for row in compare(specs, expected, noisy, evidence, sample=name, stage='noise', tolerance=tolerance):
+                floors[row.output] = max(floors.get(row.output, 0.0), row.beyond or 0.0)
+        samples.append(Sample(name, image.cpu(), expected, evidence, floors=floors))
+    return samples
+
+
+def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device) -> list[Sample]:
+    """The same samples with what the patched eager model answers; call it inside `patched`."""
+    names = [spec.name for spec in adapter.specs]
+    return [replace(sample, patched=dict(zip(names, (out.cpu() for out in adapter_outputs(adapter, sample.image.to(device))),
+                                             strict=True))) for sample in samples]
+
+
+def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) -> list[Comparison]:
+    """Stage one of three: patched eager against unpatched, so that a wrong patch is told from a wrong lowering."""
+    specs = [spec.as_dict() for spec in adapter.specs]
+    floors = model_floors(samples)
+    return [row for sample in samples for row in compare(
+        specs, sample.expected, list(sample.patched.values()), sample.evidence, sample=sample.name, stage='patched vs eager',
+        floors=floors, tolerance=tolerance)]
+
+
+def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
+    """By output, the largest floor that any sample showed."""
+    floors: dict[str, float] = {}
+    for sample in samples:
+        for name, share in sample.floors.items():
+            floors[name] = max(floors.get(name, 0.0), share)
+    return floors
+
+
+def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, device: torch.device, scratch: Path) -> Verification:
+    """Check `artifact` on all `samples` in a fresh Python with torch and numpy alone.
+
+    Raises:
+        VerificationError: the child process died before it could say anything.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    everything, answer = scratch / 'all_samples.npz', scratch / 'found.json'
+    write_samples(everything, samples, _extra(samples, tolerance))
+    checker = Path(__file__).parent / 'checking'
+    child = subprocess.run([sys.executable, str(checker), str(artifact.folder), '--samples', str(everything), '--device', str(device),
+                            '--out', str(answer)], capture_output=True, text=True, check=False)
+    everything.unlink()
+    if not answer.is_file():
+        raise VerificationError(f'the process that checks {artifact.file.name} died with code {child.returncode}: '
+                                f'{(child.stderr.strip() or "(no message)").splitlines()[-1][:300]}')
+    found = json.loads(answer.read_text())
+    answer.unlink()
+    return Verification(artifact.backend, found)
+
+
+def keep_samples(artifact: Artifact, samples: Sequence[Sample], tolerance: float) -> list[str]:
+    """Write ``samples.npz`` beside the file, at most about 50 MB of it; returns the names of the samples kept.
+
+    The first two are of one shape and kept first: without them a later check could not tell a constant from an answer.
+    """
+    kept: list[Sample] = []
+    room = MAX_SAMPLE_BYTES
+    for sample in (replace(sample, patched={}) for sample in samples):
+        if sample.nbytes <= room or not kept:
+            kept.append(sample)
+            room -= sample.nbytes
+    write_samples(artifact.folder / SAMPLES, kept, _extra(samples, tolerance))
+    return [sample.name for sample in kept]
+
+
+def _extra(samples: Sequence[Sample], tolerance: float) -> dict[str, Any]:
+    return dict(tolerance=tolerance, floors=model_floors(samples), noise=NOISE)
+
+
+def _observe(adapter: Adapter, image: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
+    with torch.no_grad():
+        outputs, evidence = adapter.observe(image)
+    return [output.cpu() for output in outputs], {name: tensor.cpu() for name, tensor in evidence.items()}
+
+
+def adapter_outputs(adapter: Adapter, image: Tensor) -> tuple[Tensor, ...]:
+    with torch.no_grad():
+        outputs: tuple[Tensor, ...] = adapter(image)
+    return outputs
+
+
+def _noise(image: Tensor, trial: int) -> Tensor:
+    generator = torch.Generator().manual_seed(trial)
+    noise = torch.randn(image.shape, generator=generator).to(image.device)
+    return noise * NOISE * image.abs().max()
