@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .compat import check_packages, provide_mmcv_ext
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Conf
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f'{path}: no such config file')
+    # A config may import mmcv.ops itself, by custom_imports=['mmdet.models'].
+    check_packages()
+    provide_mmcv_ext()
     try:
         cfg = Config.fromfile(path)
     except (ImportError, ModuleNotFoundError) as exc:
-        raise ConfigError(f'{path} imports what is not there: {exc}. Install it, or put its folder on PYTHONPATH (a name in '
-                          'custom_imports is imported from there)') from exc
+        raise ConfigError(f'{path} imports what is not there: {_first_cause(exc)}. Install it, or put its folder on PYTHONPATH: a '
+                          'name in custom_imports is imported from there') from exc
     except Exception as exc:
         raise ConfigError(f'{path} cannot be read as a config: {type(exc).__name__}: {exc}') from exc
     if 'model' not in cfg:
@@ -68,3 +72,10 @@ def _refuse_unknown(where: str, given: dict[str, Any], known: dict[str, Any]) ->
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise ConfigError(f"{where} has no key {unknown[0]!r}; it has {', '.join(known)}")
+
+
+def _first_cause(exc: BaseException) -> str:
+    """mmengine wraps the import that failed in its own, with all of sys.path in the message."""
+    while exc.__cause__ or exc.__context__:
+        exc = exc.__cause__ or exc.__context__  # type: ignore[assignment]
+    return str(exc).splitlines()[0]

@@ -20,7 +20,7 @@ from .patching import Applied, Environment, patched
 from .pipeline import Photograph, PipelineCheck, check_pipeline, read_photograph
 from .progress import Progress
 from .report import Report
-from .verify import Verification, expect, patched_rows, verify, with_patched
+from .verify import Memory, Verification, expect, patched_rows, verify, with_patched
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -37,7 +37,8 @@ class Exporter:
         options: how the checkpoint is read.
         checking: False only lowers; whatever was not run then reads None in the report.
         samples: keep inputs and expected outputs beside the file.
-        model: a built and loaded model to use instead of building one; it is left as it was.
+        model: a built and loaded model to use instead of building one.
+        memory: share it between two exporters of the same model and inputs, and the network runs once for both.
 
     Raises:
         MMExportError: one of `mmexport.errors`; see there for which.
@@ -45,11 +46,12 @@ class Exporter:
 
     def __init__(self, cfg: Config, checkpoint: str | None = None, work_dir: str | Path = 'work_dirs/export', device: str = 'cpu', *,
                  options: CheckpointOptions | None = None, checking: bool = True, samples: bool = True, quiet: bool = True,
-                 model: nn.Module | None = None) -> None:
+                 model: nn.Module | None = None, memory: Memory | None = None) -> None:
         self.cfg, self.checkpoint, self.work_dir = cfg, checkpoint, Path(work_dir)
         self.section = export_section(cfg)
         self.device = check_device(device)
         self.options, self.checking, self.samples, self.model = options, checking, samples, model
+        self.memory = memory or Memory()
         backends = self.section['backends']
         self.backends = [build_backend(spec) for spec in (backends if isinstance(backends, (list, tuple)) else [backends])]
         self.tolerance = float(self.section['verify']['tolerance']['scale'])
@@ -109,13 +111,13 @@ class Exporter:
             return []
         noises = int(self.section['verify']['noises'])
         with self.step(f'Running eager on {len(images)} inputs, and {noises} noises of each'):
-            return expect(adapter, images, self.tolerance, noises)
+            return expect(adapter, images, self.tolerance, noises, self.memory)
 
     def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
         if not samples:
             return samples
         with self.step(f'Running patched eager on {len(samples)} inputs'):
-            return with_patched(adapter, samples, self.device)
+            return with_patched(adapter, samples, self.device, self.memory)
 
     def _lower(self, backend: Backend, adapter: Adapter, example: Tensor, applied: Sequence[Applied], shop: Path) -> Artifact:
         manifest = describe(adapter, example, self.section['inputs']['dynamic'], applied, versions(), str(self.cfg.filename),

@@ -1,6 +1,7 @@
 """Inputs: the traced one, and ones that the tracer never sees."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +63,9 @@ def other_shapes(shape: Sequence[int], section: dict[str, Any]) -> dict[str, tup
 
 
 def _another_aspect(shape: Sequence[int]) -> tuple[int, int]:
-    """Tall for a wide or square traced shape, wide for a tall one, at about half its area."""
+    """Tall for a wide or square traced shape, wide for a tall one, at less than half its area."""
     height, width = shape[2:]
-    low, high = max(min(height, width) * 3 // 4 // 32 * 32, 64), max(height, width) // 32 * 32 or 64
+    low, high = max(min(height, width) // 2 // 32 * 32, 64), max(max(height, width) * 3 // 4 // 32 * 32, 64)
     return (max(high, low + 32), low) if width >= height else (low, max(high, low + 32))
 
 
@@ -79,24 +80,35 @@ def _training_size(cfg: Config) -> tuple[int, int] | None:
 
 
 def picture(shape: Sequence[int], seed: int, adapter: Adapter | None = None) -> Tensor:
-    """A synthetic scene (N, 3, H, W), normalised unless the graph does it: smooth fields, filled shapes, grain.
+    """A synthetic scene (N, 3, H, W), normalised unless the graph does it: fields of four grains, filled and striped shapes, noise.
 
-    Noise alone looks the same everywhere to a network, so its outputs hardly differ between two inputs.
+    Noise alone looks the same everywhere to a network, and smooth fields leave it undecided over wide areas; this has contours and
+    texture as photographs have.
     """
     generator = torch.Generator().manual_seed(1000 + seed)
     count, _, height, width = shape
-    fields = torch.rand(count, 3, 5, 6, generator=generator)
-    scene = F.interpolate(fields, size=(height, width), mode='bicubic', align_corners=False)
+    scene = torch.zeros(count, 3, height, width)
+    for cells, gain in ((2, 0.9), (5, 0.6), (12, 0.35), (32, 0.2)):
+        field = torch.randn(count, 3, cells, cells, generator=generator)
+        scene += gain * F.interpolate(field, size=(height, width), mode='bicubic', align_corners=False)
     y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing='ij')
     for image in range(count):
-        for _ in range(12):
-            cx, cy, rx, ry, kind = torch.rand(5, generator=generator).tolist()
-            rx, ry = 0.04 + 0.22 * rx, 0.04 + 0.22 * ry
-            inside = ((x - cx) / rx) ** 2 + ((y - cy) / ry) ** 2 < 1 if kind < 0.5 else ((x - cx).abs() < rx) & ((y - cy).abs() < ry)
-            colour = torch.rand(3, generator=generator)
-            scene[image] = torch.where(inside, 0.8 * colour[:, None, None] + 0.2 * scene[image], scene[image])
-    scene = scene + 0.03 * torch.randn(scene.shape, generator=generator)
-    return _normalized(scene.clamp(0, 1) * 255, adapter)
+        for _ in range(10):
+            scene[image] = _shape(scene[image], x, y, generator)
+    scene += 0.1 * torch.randn(scene.shape, generator=generator)
+    return _normalized((scene * 58 + 116).clamp(0, 255), adapter)
+
+
+def _shape(scene: Tensor, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
+    """Put one ellipse or bar, turned, plain or striped, over `scene` (3, H, W)."""
+    centre_x, centre_y, turn, length, breadth, kind, stripes, period = torch.rand(8, generator=generator).tolist()
+    cosine, sine = math.cos(2 * math.pi * turn), math.sin(2 * math.pi * turn)
+    along = (cosine * (x - centre_x) + sine * (y - centre_y)) / (0.04 + 0.22 * length)
+    across = (cosine * (y - centre_y) - sine * (x - centre_x)) / (0.04 + 0.22 * breadth)
+    inside = along ** 2 + across ** 2 < 1 if kind < 0.5 else along.abs().maximum(across.abs()) < 1
+    colour = 1.3 * torch.randn(3, 1, 1, generator=generator)
+    texture = 0.5 * torch.sin(8 * (1 + 3 * period) * along) if stripes < 0.4 else torch.zeros_like(along)
+    return torch.where(inside, colour + texture, scene)
 
 
 def photograph(path: str, size: Sequence[int], adapter: Adapter) -> Tensor:

@@ -94,19 +94,28 @@ def resolve(patches: str | Sequence[Any]) -> list[Patch]:
 
 def _put_on(patch: Patch, env: Environment, undo: ExitStack) -> Applied:
     row = Applied(type(patch).__name__, (type(patch).__doc__ or '').strip().split('\n')[0], patch.upstream, patch.targets)
-    reason = patch.check(env) or _absent_package(patch.targets)
+    targets = [target for target in patch.targets if _in_use(target)]
+    reason = patch.check(env) or (None if targets else 'the model does not use it')
     if reason:
         return Applied(**{**asdict(row), 'skipped': reason})
-    for target in patch.targets:
+    for target in targets:
         _replace(target, patch, undo)
     return row
 
 
-def _absent_package(targets: Sequence[str]) -> str | None:
-    for package in dict.fromkeys(target.split('.')[0] for target in targets):
-        if importlib.util.find_spec(package) is None:
-            return f'{package} is not installed'
-    return None
+def _in_use(target: str) -> bool:
+    """Whether the target's module has been imported; what a built model has not imported it cannot run.
+
+    A name that an imported module does not have, and that is no module either, counts as in use: it is an error for `_locate`.
+    """
+    parts = target.split('.')
+    cut = max((cut for cut in range(1, len(parts)) if '.'.join(parts[:cut]) in sys.modules), default=0)
+    if cut == 0:
+        return False
+    parent, name = '.'.join(parts[:cut]), parts[cut]
+    if hasattr(sys.modules[parent], name) or not hasattr(sys.modules[parent], '__path__'):
+        return True
+    return importlib.util.find_spec(f'{parent}.{name}') is None
 
 
 def _replace(target: str, patch: Patch, undo: ExitStack) -> None:

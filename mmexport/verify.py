@@ -44,7 +44,20 @@ class Verification:
         return None if self.found is None else self.reason is None
 
 
-def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int) -> list[Sample]:
+class Memory:
+    """Raw outputs by sample and circumstance, so that exporting ``raw`` and ``final`` of one model runs the network once."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str, str], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = {}
+
+    def watch(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        if (name, when) not in self.seen:
+            with torch.no_grad():
+                self.seen[name, when] = adapter.watch(image)
+        return self.seen[name, when]
+
+
+def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int, memory: Memory) -> list[Sample]:
     """Run the unpatched eager model on every image, and `noises` times on the image with noise of 1e-6 of its scale.
 
     The share of units that the noise alone moves beyond the tolerance is the model's own floor: masked attention compares a sigmoid
@@ -53,22 +66,19 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
     specs = [spec.as_dict() for spec in adapter.specs]
     samples = []
     for name, image in images.items():
-        outputs, evidence = _observe(adapter, image)
-        expected = dict(zip((spec['name'] for spec in specs), outputs, strict=True))
+        expected, evidence = _run(adapter, memory, name, 'eager', image)
         floors: dict[str, float] = {}
         for trial in range(noises):
-            noisy = [output.cpu() for output in adapter_outputs(adapter, image + _noise(image, trial))]
-            for row in compare(specs, expected, noisy, evidence, sample=name, stage='noise', tolerance=tolerance):
+            noisy, _ = _run(adapter, memory, name, f'noise {trial}', image + _noise(image, trial))
+            for row in compare(specs, expected, list(noisy.values()), evidence, sample=name, stage='noise', tolerance=tolerance):
                 floors[row.output] = max(floors.get(row.output, 0.0), row.beyond or 0.0)
         samples.append(Sample(name, image.cpu(), expected, evidence, floors=floors))
     return samples
 
 
-def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device) -> list[Sample]:
+def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device, memory: Memory) -> list[Sample]:
     """The same samples with what the patched eager model answers; call it inside `patched`."""
-    names = [spec.name for spec in adapter.specs]
-    return [replace(sample, patched=dict(zip(names, (out.cpu() for out in adapter_outputs(adapter, sample.image.to(device))),
-                                             strict=True))) for sample in samples]
+    return [replace(sample, patched=_run(adapter, memory, sample.name, 'patched', sample.image.to(device))[0]) for sample in samples]
 
 
 def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) -> list[Comparison]:
@@ -129,16 +139,15 @@ def _extra(samples: Sequence[Sample], tolerance: float) -> dict[str, Any]:
     return dict(tolerance=tolerance, floors=model_floors(samples), noise=NOISE)
 
 
-def _observe(adapter: Adapter, image: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
+def _run(adapter: Adapter, memory: Memory, name: str, when: str, image: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Outputs by name and the evidence, on the CPU."""
     with torch.no_grad():
-        outputs, evidence = adapter.observe(image)
-    return [output.cpu() for output in outputs], {name: tensor.cpu() for name, tensor in evidence.items()}
-
-
-def adapter_outputs(adapter: Adapter, image: Tensor) -> tuple[Tensor, ...]:
-    with torch.no_grad():
-        outputs: tuple[Tensor, ...] = adapter(image)
-    return outputs
+        image = adapter.preprocess(image)
+        raw, seen = memory.watch(adapter, name, when, image)
+        outputs = adapter.decide(raw, image)
+        evidence = {**seen, **(adapter.evidence(raw, image) if adapter.outputs == 'final' and when == 'eager' else {})}
+    named = {spec.name: output.cpu() for spec, output in zip(adapter.specs, outputs, strict=True)}
+    return named, {key: tensor.cpu() for key, tensor in evidence.items()}
 
 
 def _noise(image: Tensor, trial: int) -> Tensor:

@@ -16,7 +16,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--shape', nargs=2, type=int, metavar=('H', 'W'), help='size of the traced input')
     parser.add_argument('--batch', type=int, help='batch of the traced input (1)')
     parser.add_argument('--image', metavar='FILE', help='a real picture as one of the inputs')
-    parser.add_argument('--outputs', choices=('final', 'raw'), help='decisions at input size, or the network\'s own outputs (final)')
+    parser.add_argument('--outputs', nargs='+', choices=('final', 'raw'), metavar='final|raw',
+                        help='decisions at input size (the default), or the network\'s own outputs; both: a folder each')
     parser.add_argument('--cfg-options', nargs='+', default=[], metavar='K=V', help='override config values')
     parser.add_argument('--ema', action='store_true', help='take the averaged weights')
     parser.add_argument('--trust-checkpoint', action='store_true', help='read a pickle with classes of its own; it can run code')

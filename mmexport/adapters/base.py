@@ -75,18 +75,18 @@ class Adapter(nn.Module):
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         image = self.preprocess(self.guard(image))
-        raw = self.raw(image)
+        return self.decide(self.raw(image), image)
+
+    def decide(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        """The outputs of `specs`, from the network's own; `image` is normalised."""
         return raw if self.outputs == 'raw' else self.final(raw, image)
 
-    def observe(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        """Run eagerly; return the outputs and what the checker needs to judge a difference (margins, edges)."""
-        image = self.preprocess(image)
-        raw = self.raw(image)
-        if self.outputs == 'raw':
-            return raw, {}
-        return self.final(raw, image), self.evidence(raw, image)
+    def watch(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """Run the network eagerly; return `raw` and the evidence that only shows while it runs (PointRend's choice of points)."""
+        return self.raw(image), {}
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
+        """What the checker needs to judge a difference in ``final`` outputs: margins, edges of thresholds."""
         return {}
 
     def upstream(self, image: Tensor, img_shape: tuple[int, int]) -> dict[str, Tensor]:

@@ -14,7 +14,6 @@ from .segmentation import image_metas
 from .semantic_masks import mask_specs
 
 
-
 @ADAPTERS.register_module()
 class MaskClassification(Adapter):
     """``raw``: `cls_logits` (N, Q, C+1) and `mask_logits` (N, Q, h, w) of the last decoder layer.

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..registry import ADAPTERS
 from .base import Adapter, OutputSpec, answering
+from .points import points_at_the_edge, recorded_points
 
 
 def image_metas(image: Tensor) -> list[dict[str, Any]]:
@@ -48,6 +49,11 @@ class Segmentation(Adapter):
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         with answering(self.head, 'predict_by_feat', lambda logits, *args, **kwargs: logits):
             return (self.model.encode_decode(image, image_metas(image)),)  # type: ignore[operator]
+
+    def watch(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        with recorded_points(self.head) as choices:
+            raw = self.raw(image)
+        return raw, {'exempt': points_at_the_edge(choices)} if choices else {}
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         logits = self.full_size(raw, image)

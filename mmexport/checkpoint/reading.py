@@ -66,7 +66,7 @@ def _read_safetensors(path: Path) -> Any:
 
 def _read_pickle(path: Path, trust: bool) -> Any:
     _refuse_foreign_zip(path)
-    reader = {} if trust else {'pickle_module': unpickler}
+    reader: dict[str, Any] = {} if trust else {'pickle_module': unpickler}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')

@@ -15,13 +15,15 @@ from .regions import choose_regions
 
 REGIONS = 24
 CLASS_PEAK = 10.0
-CLASS_VARIES_BY = 0.4
+CLASS_VARIES_BY = 1.4
 RIDGE = 1e-3
-# Small residual branches let queries keep their identity from layer to layer, so that a readout can tell them apart.
-BRANCH = 0.2
+# Small residual branches let queries keep their identity from layer to layer, so that a readout can tell them apart. Attention
+# among queries stays large: it gives all of them the same news of the image, of which one query's flipped mask cell is a small part.
+SELF, CROSS, FEED = 0.6, 0.1, 0.2
 EARLY_LAYERS = 0.1
 ROUNDS = 3
 SHAPES_OF_CHANGE = 8
+CHANGE_FLOOR = 1e-2
 
 
 def query_heads(model: nn.Module) -> Iterator[nn.Module]:
@@ -52,11 +54,11 @@ def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: 
 
 
 def _damp_branches(head: Any) -> None:
-    for layer in head.transformer_decoder.modules():
+    for name, layer in head.transformer_decoder.named_modules():
         if isinstance(layer, nn.MultiheadAttention):
-            layer.out_proj.weight.mul_(BRANCH)
+            layer.out_proj.weight.mul_(CROSS if 'cross_attn' in name else SELF)
         elif hasattr(layer, 'feedforward_channels') and hasattr(layer, 'layers'):
-            [module for module in layer.modules() if isinstance(module, nn.Linear)][-1].weight.mul_(BRANCH)
+            [module for module in layer.modules() if isinstance(module, nn.Linear)][-1].weight.mul_(FEED)
 
 
 class _backbone_once:  # noqa: N801, a context manager that reads as a phrase
@@ -120,7 +122,7 @@ def _changes(decoded: Tensor) -> Tensor:
     """What the image changes in each query, whitened, along its main directions (N, Q, 8)."""
     delta = decoded - decoded.mean(0)
     _, values, vectors = eigen(delta.flatten(0, 1))
-    return delta @ (vectors[:, :SHAPES_OF_CHANGE] / (values[:SHAPES_OF_CHANGE] + 1e-2 * values[0]).sqrt())
+    return delta @ (vectors[:, :SHAPES_OF_CHANGE] / (values[:SHAPES_OF_CHANGE] + CHANGE_FLOOR * values[0]).sqrt())
 
 
 def _solve_into(layer: nn.Linear, rows: Tensor, wanted: Tensor, weight: Tensor) -> None:

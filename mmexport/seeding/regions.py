@@ -10,6 +10,8 @@ from torch.nn import functional as F
 from .calibrate import EIGENVALUE_FLOOR, eigen
 
 MASK_STD = 4.0
+# Queries without a region hold up to half of the image: a mask of a few cells would turn one flipped cell into a jump.
+IDLE = 0.5
 # Share of a mask that no other mask claims; the iou_thr of 0.8 has to be met with room to spare.
 EXCLUSIVE = 0.93
 
@@ -27,7 +29,7 @@ def choose_regions(feature: Tensor, order: Tensor, count: int, generator: torch.
     directions = F.normalize(_clusters(points, count, generator), dim=1)
     thresholds = _nearly_exclusive(points @ directions.T)
     embedding = 0.8 * torch.randn(queries, depth, generator=generator) / math.sqrt(depth)
-    offset = 1.5 + 1.5 * torch.rand(queries, generator=generator)
+    offset = IDLE * torch.rand(queries, generator=generator)
     active = order[:count]
     embedding[active], offset[active] = directions, thresholds
     # A constant has to come from the feature itself: a bias along its flattest axis.

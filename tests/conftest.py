@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+os.environ.setdefault('OMP_NUM_THREADS', '2')
+logging.disable(logging.WARNING)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A marked test runs wherever what it needs is present, and says what is missing where it is not."""
+    from mmexport.compat import provide_mmcv_ext
+    missing = {
+        'gpu': None if torch.cuda.is_available() else 'no CUDA device here',
+        'compiled_mmcv': None if provide_mmcv_ext() == 'compiled' else 'the installed mmcv has no compiled ops',
+    }
+    for item in items:
+        for marker, reason in missing.items():
+            if reason and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope='session')
+def photograph() -> Path:
+    return Path(__file__).parent / 'data' / 'chelsea.png'

@@ -1,0 +1,78 @@
+"""Small variants of the listed configs: the same classes from the same packages, a quarter of the channels, few layers."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+
+from mmexport.config import load_config
+
+CONFIGS = Path(__file__).parent.parent / 'configs'
+NAMES = sorted(path.stem for path in CONFIGS.glob('*.py'))
+CHANNELS = {'embed_dims', 'feat_channels', 'out_channels', 'in_channels', 'channels', 'feedforward_channels', 'num_feats',
+            'c1_in_channels', 'c1_channels', 'detail_channels', 'semantic_channels', 'bga_channels', 'fc_channels'}
+SHAPE = (1, 3, 128, 160)
+
+
+def tiny(name: str, **export: Any) -> Config:
+    """The config `name` from configs/, made small, with `export` merged into its export section."""
+    cfg = load_config(CONFIGS / f'{name}.py')
+    backbone = cfg.model.backbone
+    _explicit_defaults(backbone)
+    _divide(cfg.model, 4)
+    _special(cfg.model, backbone)
+    section = dict(inputs=dict(shape=SHAPE), verify=dict(shapes=[(161, 97)], noises=1))
+    section['inputs'] = {**section['inputs'], **export.pop('inputs', {})}
+    section['verify'] = {**section['verify'], **export.pop('verify', {})}
+    cfg.export = {**section, **export}
+    return cfg
+
+
+def _explicit_defaults(backbone: Any) -> None:
+    if backbone.type == 'BiSeNetV2':
+        backbone.update(detail_channels=(64, 64, 128), semantic_channels=(16, 32, 64, 128), bga_channels=128)
+    if backbone.type in ('ResNet', 'ResNetV1c'):
+        backbone.base_channels = 16
+        backbone.stem_channels = 16
+
+
+def _divide(node: Any, by: int) -> None:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key in CHANNELS and isinstance(value, int) and value >= 8:
+                node[key] = value // by
+            elif key in CHANNELS and isinstance(value, (list, tuple)):
+                node[key] = type(value)(item // by for item in value)
+            else:
+                _divide(value, by)
+    elif isinstance(node, (list, tuple)):
+        for item in node:
+            _divide(item, by)
+
+
+def _special(model: Any, backbone: Any) -> None:
+    if backbone.type == 'SwinTransformer':
+        backbone.depths = [2, 2, 2, 2]
+    if backbone.type == 'VisionTransformer':
+        backbone.num_layers = 4
+        backbone.img_size = (128, 160)
+        if isinstance(backbone.get('out_indices'), (list, tuple)):
+            backbone.out_indices = (0, 1, 2, 3)
+        model.test_cfg.update(crop_size=(128, 160), stride=(85, 107))
+    if backbone.type == 'HRNet':
+        widths = (8, 16, 32, 64)
+        for stage in (2, 3, 4):
+            backbone.extra[f'stage{stage}'].num_channels = widths[:stage]
+            backbone.extra[f'stage{stage}'].num_modules = 1
+        for head in model.decode_head:
+            head.in_channels = list(widths)
+        model.decode_head[0].channels = sum(widths)
+    if model.get('test_cfg', {}).get('subdivision_num_points'):
+        model.test_cfg.subdivision_num_points = 512
+    for key in ('panoptic_head', 'decode_head'):
+        head = model.get(key)
+        if isinstance(head, dict) and 'pixel_decoder' in head:
+            head.num_queries = 60
+            head.pixel_decoder.encoder.num_layers = 2
+            head.transformer_decoder.num_layers = 6 if 'Mask2Former' in head.type else 3
