@@ -44,8 +44,10 @@ def _updated_kernels(head: Any, x: Tensor, proposal_feat: Tensor, mask_preds: Te
     # Upstream skips this where the sizes agree; resizing to the same size changes nothing, and a trace must not keep the branch.
     weights = F.interpolate(mask_preds, x.shape[-2:], mode='bilinear', align_corners=False).softmax(dim=1)
     gathered = torch.einsum('bnhw,bchw->bnc', weights, x)
+    batch, proposals = proposal_feat.shape[:2]
     kernels = head.kernel_update_conv(gathered, proposal_feat.flatten(3).permute(0, 1, 3, 2))
-    tokens = kernels.flatten(2).permute(1, 0, 2)
+    # The updator may work on fewer channels and then returns more rows (256 for 512 in the configs of K-Net), so no flatten here.
+    tokens = kernels.reshape(batch, proposals, -1).permute(1, 0, 2)
     tokens = head.attention_norm(head.attention(tokens)).permute(1, 0, 2)
     kernels = tokens.unflatten(-1, (-1, head.in_channels))
     return head.ffn_norm(head.ffn(kernels)) if head.with_ffn else kernels

@@ -29,7 +29,8 @@ class Segmentation(Adapter):
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
-        return hasattr(model, 'encode_decode') and hasattr(_last_head(model), 'predict_by_feat')
+        head = _last_head(model)
+        return hasattr(model, 'encode_decode') and hasattr(head, 'predict_by_feat') and not hasattr(head, 'mask_embed')
 
     @property
     def head(self) -> Any:

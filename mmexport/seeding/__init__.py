@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..adapters import Adapter, build_adapter
+from ..inputs import picture
 from .calibrate import calibrate
 from .constants import randomise_constants
 from .queries import fit_queries, query_heads
@@ -23,8 +25,6 @@ def seed_model(model: nn.Module, seed: int = 0) -> dict[str, Tensor]:
     128, and the readouts of mask-classification heads solved so that confident queries hold regions of their own. Takes under a
     minute for Mask2Former-R50 on two cores.
     """
-    from ..adapters import build_adapter
-    from ..inputs import picture
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -33,11 +33,19 @@ def seed_model(model: nn.Module, seed: int = 0) -> dict[str, Tensor]:
         model.eval()
         randomise_constants(model, generator)
         adapter = build_adapter(model, outputs='raw')
-        images = picture((IMAGES, 3, SIDE, SIDE), 7919 + seed, adapter)
+        images = _scenes(adapter, 7919 + seed)
         calibrate(model, lambda: adapter.raw(images), generator)
         for head in query_heads(model):
             fit_queries(model, head, lambda: adapter.raw(images), generator)
     return model.state_dict()
+
+
+def _scenes(adapter: Adapter, seed: int) -> Tensor:
+    """Half of them whole scenes, half of them windows of scenes four times as wide: inputs of other sizes show other scales."""
+    whole = picture((IMAGES // 2, 3, SIDE, SIDE), seed, adapter)
+    wide = picture((IMAGES // 2, 3, 4 * SIDE, 4 * SIDE), seed + 1, adapter)
+    corner = 3 * SIDE // 2
+    return torch.cat([whole, wide[..., corner:corner + SIDE, corner:corner + SIDE]])
 
 
 def _forget_pretrained(model: nn.Module) -> None:

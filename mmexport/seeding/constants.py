@@ -11,6 +11,8 @@ from torch.nn.modules.conv import _ConvNd
 NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)
 # Residual branches that start at zero stay small: at full size, rounding grows tenfold on its way through a ResNet.
 RESIDUAL = (0.2, 0.4)
+# Biases that keep most ReLUs open: a random network that is half shut is chaotic, and noise of 1e-6 leaves it as 1e-4.
+OPEN = (1.0, 2.0)
 
 
 @torch.no_grad()
@@ -32,6 +34,8 @@ def _redraw(module: nn.Module, name: str, parameter: Tensor, value: float, gener
         _normal(parameter, 0.5 if isinstance(module, nn.Embedding) else 0.1, generator)
     elif isinstance(module, NORMS) and name == 'weight':
         _uniform(parameter, *((0.8, 1.2) if value else RESIDUAL), generator)
+    elif isinstance(module, _BatchNorm):
+        _uniform(parameter, *OPEN, generator)
     elif 'bias' in name:
         _normal(parameter, 0.05, generator)
     elif parameter.numel() == 1:
