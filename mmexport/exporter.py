@@ -96,7 +96,8 @@ class Exporter:
         # A file holds no training state, and requires_grad would keep freeze from folding anything.
         for parameter in model.parameters():
             parameter.requires_grad_(False)
-        return build_adapter(model, self.section['task'], self.section['outputs'], bool(self.section['inputs']['normalize'])).to(self.device)
+        adapter = build_adapter(model, self.section['task'], self.section['outputs'], bool(self.section['inputs']['normalize']))
+        return adapter.to(self.device)
 
     def _inputs(self, adapter: Adapter) -> tuple[dict[str, Tensor], Photograph | None]:
         images = make_inputs(self.cfg, self.section, adapter, self.device)

@@ -19,8 +19,8 @@ class AdaptivePadding(Patch):
     mmdet/models/layers/transformer/utils.py, which hold the same class.
     """
 
-    targets = tuple(f'{owner}.{method}' for owner in (
-        'mmseg.models.utils.embed.AdaptivePadding', 'mmdet.models.layers.transformer.utils.AdaptivePadding') for method in ('get_pad_shape', 'forward'))
+    targets = tuple(f'{owner}.AdaptivePadding.{method}' for owner in ('mmseg.models.utils.embed', 'mmdet.models.layers.transformer.utils')
+                    for method in ('get_pad_shape', 'forward'))
     upstream = 'mmsegmentation 1.2.2, mmdet 3.3.0'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:

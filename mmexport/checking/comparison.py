@@ -62,7 +62,10 @@ class Comparison:
         allowed = 0.0 if self.floor == 0 else self.floor + SLACK
         if not self.continuous:
             if self.beyond is None or not self.beyond <= allowed:
-                return f'{self.beyond:.2%} differs where eager is clear, {allowed:.2%} may'
+                return 'nothing was compared' if self.beyond is None else (
+                    f'{self.beyond:.2%} differs where eager is clear, {allowed:.2%} may')
+            if self.max_rel is not None and self.max_rel >= WORST:
+                return f'worst score is off by {self.max_rel:.1e} of scale, below {WORST:g} it must be'
             return None
         if self.max_rel is None or self.beyond is None or self.median is None:
             return 'nothing was compared'

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,9 +14,8 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
     """Match rows by label, mask and score. A mask may differ from its match only in ``mask_near`` pixels, a box only with its mask,
     and a row may be without a match only if ``edge_rows`` says that it was about to fall out of the top K.
     """
-    lost = wrong = rows = 0
-    worst_score = worst_box = 0.0
-    ious = []
+    rows = 0
+    tally = _Tally(tolerance * max(float(expected['scores'].abs().max()), 1e-12))
     for image in range(expected['num'].shape[0]):
         count, found = int(expected['num'][image]), int(actual['num'][image])
         near = evidence['mask_near'][image].bool() if 'mask_near' in evidence else torch.zeros_like(expected['masks'][image])
@@ -26,23 +26,40 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
         for row in range(count):
             match = _best(row, iou, free, expected, actual, image, found)
             if match is None:
-                lost += int(not edge[row])
+                tally.lost += int(not edge[row])
                 continue
             free[match] = False
-            ious.append(float(iou[row, match]))
+            tally.ious.append(float(iou[row, match]))
             differs = expected['masks'][image, row] != actual['masks'][image, match]
-            wrong += int(bool((differs & ~near[row]).any()))
-            worst_score = max(worst_score, float((expected['scores'][image, row] - actual['scores'][image, match]).abs()))
-            if not bool(differs.any()):
-                worst_box = max(worst_box, float((expected['boxes'][image, row] - actual['boxes'][image, match]).abs().max()))
-        lost += max(0, int(free.sum()) - int(edge[:count].sum()))
-    scale = max(float(expected['scores'].abs().max()), 1e-12)
-    bad = lost + wrong + int(worst_score > tolerance * scale) + int(worst_box > 0)
-    metrics = dict(rows=rows, rows_lost=lost, masks_clearly_different=wrong, score_error=worst_score, box_error=worst_box,
-                   mask_iou=sum(ious) / len(ious) if ious else 0.0)
+            tally.judge(clearly=bool((differs & ~near[row]).any()),
+                        score=float((expected['scores'][image, row] - actual['scores'][image, match]).abs()),
+                        box=0.0 if bool(differs.any()) else float(
+                            (expected['boxes'][image, row] - actual['boxes'][image, match]).abs().max()))
+        tally.lost += max(0, int(free.sum()) - int(edge[:count].sum()))
+    metrics = dict(rows=rows, rows_lost=tally.lost, rows_wrong=tally.wrong, masks_clearly_different=tally.masks,
+                   score_error=tally.score, box_error=tally.box, mask_iou=sum(tally.ious) / len(tally.ious) if tally.ious else 0.0)
     if rows == 0:
         return dict(problem='no instance survived: nothing was compared', metrics=metrics)
-    return dict(max_abs=worst_score, max_rel=worst_score / scale, beyond=min(1.0, bad / rows), metrics=metrics)
+    return dict(max_abs=tally.score, max_rel=tally.score / tally.slack * tolerance,
+                beyond=min(1.0, (tally.lost + tally.wrong) / rows), metrics=metrics)
+
+
+@dataclass
+class _Tally:
+    """What went wrong in matched rows, row by row."""
+
+    slack: float
+    lost: int = 0
+    wrong: int = 0
+    masks: int = 0
+    score: float = 0.0
+    box: float = 0.0
+    ious: list[float] = field(default_factory=list)
+
+    def judge(self, clearly: bool, score: float, box: float) -> None:
+        self.masks += int(clearly)
+        self.score, self.box = max(self.score, score), max(self.box, box)
+        self.wrong += int(clearly or score > self.slack or box > 0)
 
 
 def _overlap(one: Tensor, other: Tensor) -> Tensor:

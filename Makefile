@@ -1,0 +1,47 @@
+# make demo: set up, write a checkpoint, export and verify it.   make test: set up, run all tests.   make help: the rest.
+VENV   ?= .venv
+PY     := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+DEMO   ?= work_dirs/demo
+TORCH  ?= 2.13.0
+# A plain `torch` brings gigabytes of CUDA packages on Linux; this index has the CPU builds.
+CPU    ?= https://download.pytorch.org/whl/cpu
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: help setup demo test lint verify-configs clean
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+	@echo "make lint: ruff and mypy.   make verify-configs: export and verify every config, full size (hours on two cores)."
+
+setup: $(READY)
+
+$(READY): requirements/lock.txt setup.py pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or 3.12 was not found; name one: make PYTHON=/path/to/python3.11"; exit 3; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps -r requirements/lock.txt
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps --retries 1 --index-url $(CPU) torch==$(TORCH) || { \
+		echo "no CPU build of torch $(TORCH) at $(CPU); taking the one of the default index"; \
+		$(PY) -m pip install -q --disable-pip-version-check torch==$(TORCH); }
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY)
+	$(PY) tools/make_checkpoint.py configs/mask2former_r50.py $(DEMO)/mask2former_r50.pth
+	$(PY) tools/export.py configs/mask2former_r50.py $(DEMO)/mask2former_r50.pth --backend torchscript \
+		--outputs final raw --image tests/data/chelsea.png --work-dir $(DEMO)
+	@ls -l $(DEMO)/*/torchscript/*
+
+test: $(READY)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 $(TESTS)
+
+lint: $(READY)
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+verify-configs: $(READY)
+	$(PY) benchmarks/verify_configs.py --out benchmarks/results/verify_configs.json
+
+clean:
+	rm -rf $(VENV) work_dirs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,69 @@
+"""An mmengine hook that exports the best checkpoint when training ends, and says whether the file is right."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mmengine.dist import is_main_process
+from mmengine.hooks import CheckpointHook, Hook
+from mmengine.runner import Runner
+
+from .errors import MMExportError, VerificationError
+from .exporter import Exporter
+from .registry import HOOKS
+
+
+@HOOKS.register_module()
+class ExportHook(Hook):
+    """Put ``dict(type='mmexport.ExportHook')`` into ``custom_hooks``; the config's ``export`` section applies.
+
+    Args:
+        out_dir: default: ``export`` in the runner's work dir.
+        device: where to export and to verify.
+        strict: raise where the file cannot be shown to be right; else the reasons are logged and training ends as usual.
+
+    Raises:
+        MMExportError: with `strict`, whatever stopped the export.
+    """
+
+    priority = 'VERY_LOW'
+
+    def __init__(self, out_dir: str | None = None, device: str = 'cpu', strict: bool = False) -> None:
+        self.out_dir, self.device, self.strict = out_dir, device, strict
+
+    def after_train(self, runner: Runner) -> None:
+        if not is_main_process():
+            return
+        out_dir = Path(self.out_dir or Path(runner.work_dir) / 'export')
+        try:
+            checkpoint = best_checkpoint(runner)
+            runner.logger.info(f'exporting {checkpoint} to {out_dir}')
+            report = Exporter(runner.cfg, str(checkpoint), out_dir, self.device).run()
+        except MMExportError as exc:
+            if self.strict:
+                raise
+            runner.logger.error(f'mmexport: {type(exc).__name__}: {exc}')
+            return
+        for line in report.lines():
+            runner.logger.info(line)
+        if report.passed is not True and self.strict:
+            raise VerificationError('; '.join(report.reasons))
+
+
+def best_checkpoint(runner: Any) -> Path:
+    """The best checkpoint that a CheckpointHook kept, else the last one.
+
+    Raises:
+        VerificationError: no checkpoint was written.
+    """
+    for hook in runner.hooks:
+        if isinstance(hook, CheckpointHook):
+            for path in (getattr(hook, 'best_ckpt_path', None), *_last(runner)):
+                if path and Path(path).is_file():
+                    return Path(path)
+    raise VerificationError(f'{runner.work_dir} has no checkpoint to export: add default_hooks.checkpoint, with save_best')
+
+
+def _last(runner: Any) -> list[str]:
+    note = Path(runner.work_dir) / 'last_checkpoint'
+    return [note.read_text().strip()] if note.is_file() else []

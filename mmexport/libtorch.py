@@ -1,0 +1,71 @@
+"""``tools/pytorch2libtorch.py``: the options of mmseg 0.x, the same line behind them."""
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .adapters import build_adapter
+from .config import export_section, load_config
+from .errors import UnsupportedModelError
+from .exporter import Exporter
+from .inputs import photograph, picture, traced_shape
+from .model import CheckpointOptions, load_model
+
+
+def pytorch2libtorch(args: argparse.Namespace) -> int:
+    """Exit code 0 written (and, with ``--verify``, verified), 1 not shown to be right."""
+    from .cli import exit_code, parse_options
+    cfg = load_config(args.config, parse_options(args.cfg_options))
+    section: dict[str, Any] = {'export.backends': [dict(type='TorchScript')]}
+    if args.shape:
+        section['export.inputs.shape'] = [1, 3, args.shape[0], args.shape[-1]]
+    if args.input_img:
+        section['export.inputs.image'] = args.input_img
+    cfg.merge_from_dict(section)
+    model, _ = load_model(cfg, args.checkpoint, args.device, CheckpointOptions(trust=args.trust_checkpoint))
+    output = Path(args.output_file)
+    report = Exporter(cfg, args.checkpoint, output.with_name(f'{output.name}.export'), args.device, checking=args.verify, model=model,
+                      quiet=True).run()
+    print('\n'.join(report.lines()))
+    code = exit_code(report, not args.verify)
+    if code == 0:
+        _place(report.artifacts[0].file, output)
+        print(f'wrote {output}')
+    if args.show:
+        _show(cfg, model, report.artifacts[0].file, args, output.with_name(f'{output.name}.png'))
+    return code
+
+
+def _place(file: Path, output: Path) -> None:
+    draft = output.with_name(f'.{output.name}.{os.getpid()}')
+    shutil.copyfile(file, draft)
+    draft.replace(output)
+
+
+def _show(cfg: Any, model: torch.nn.Module, file: Path, args: argparse.Namespace, path: Path) -> None:
+    """Write the picture, eager's labels and the file's labels side by side."""
+    import cv2
+    adapter = build_adapter(model)
+    if adapter.specs[0].name not in ('labels', 'panoptic'):
+        raise UnsupportedModelError(f'--show draws label maps, and this model gives {adapter.specs[0].name}')
+    shape = traced_shape(cfg, export_section(cfg))
+    image = (photograph(args.input_img, shape[2:], adapter) if args.input_img else picture((1, *shape[1:]), 0, adapter)).to(args.device)
+    with torch.no_grad():
+        eager = adapter(image)[0][0].cpu()
+        exported = torch.jit.load(str(file), map_location=args.device)(image)[0][0].cpu()
+    shown = (image * adapter.preprocess.std + adapter.preprocess.mean)[0].clamp(0, 255).permute(1, 2, 0).cpu().numpy().astype(np.uint8)
+    shown = shown[..., ::-1] if adapter.preprocess.flip else shown
+    cv2.imwrite(str(path), np.concatenate([shown, _colours(eager), _colours(exported)], axis=1))
+    print(f'wrote {path}: picture, eager, exported ({float((eager == exported).double().mean()):.3%} of the pixels agree)')
+
+
+def _colours(labels: torch.Tensor) -> Any:
+    """A fixed colour for each label (H, W) -> (H, W, 3)."""
+    values = labels.numpy().astype(np.int64)
+    return np.stack([(values * factor + shift) % 256 for factor, shift in ((37, 60), (91, 120), (151, 200))], axis=-1).astype(np.uint8)

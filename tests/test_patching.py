@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mmexport.compat import provide_mmcv_ext
+from mmexport.errors import PatchError
+from mmexport.patching import Environment, Patch, patched
+
+provide_mmcv_ext()
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A package with a function, a class, and a second module that copied the function's binding."""
+    package, copier = types.ModuleType('fakemm'), types.ModuleType('fakemm_user')
+    exec('def op(x):\n    return x\nclass Head:\n    def forward(self, x):\n        return x\n'
+         '    @staticmethod\n    def helper(x):\n        return x\nclass Child(Head):\n    pass\n', package.__dict__)
+    copier.op = package.op  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, 'fakemm', package)
+    monkeypatch.setitem(sys.modules, 'fakemm_user', copier)
+    return package
+
+
+def patch_of(*names: str) -> Patch:
+    class Doubling(Patch):
+        """Double it."""
+
+        targets = names
+        upstream = 'fakemm 1'
+
+        def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *args: original(*args) * 2
+
+    return Doubling()
+
+
+def test_patched_replaces_copied_bindings_too(upstream: Any) -> None:
+    with patched([patch_of('fakemm.op')]):
+        assert upstream.op(3) == 6
+        assert sys.modules['fakemm_user'].op(3) == 6
+    assert upstream.op(3) == 3
+    assert sys.modules['fakemm_user'].op is upstream.op
+
+
+def test_patched_restores_methods_statics_and_inherited(upstream: Any) -> None:
+    before = dict(vars(upstream.Head))
+    with patched([patch_of('fakemm.Head.forward', 'fakemm.Head.helper', 'fakemm.Child.forward')]):
+        assert upstream.Head().forward(3) == 6
+        assert upstream.Head.helper(3) == 6
+        assert upstream.Child().forward(3) == 12
+    assert dict(vars(upstream.Head)) == before
+    assert 'forward' not in vars(upstream.Child)
+
+
+def test_patched_restores_after_error(upstream: Any) -> None:
+    original = upstream.op
+    with pytest.raises(ZeroDivisionError), patched([patch_of('fakemm.op')]):
+        raise ZeroDivisionError
+    assert upstream.op is original
+
+
+def test_patched_restores_after_error_half_way_through_putting_on(upstream: Any) -> None:
+    original = upstream.op
+    with pytest.raises(PatchError), patched([patch_of('fakemm.op'), *[patch_of('fakemm.Head.gone')]]):
+        pass
+    assert upstream.op is original
+    with pytest.raises(PatchError, match='does not exist'), patched([patch_of('fakemm.op', 'fakemm.Head.gone')]):
+        pass
+    assert upstream.op is original
+
+
+def test_missing_target_names_the_installed_version() -> None:
+    import mmdet
+    import mmdet.models.layers.msdeformattn_pixel_decoder  # noqa: F401
+    target = 'mmdet.models.layers.msdeformattn_pixel_decoder.MSDeformAttnPixelDecoder.gone'
+    with pytest.raises(PatchError, match=f'mmdet {mmdet.__version__}'), patched([patch_of(target)]):
+        pass
+
+
+def test_unused_patch_is_a_row_with_a_reason() -> None:
+    with patched([patch_of('not_a_package.op')]) as rows:
+        assert rows[0].skipped == 'the model does not use it'
+
+
+def test_check_gives_the_reason() -> None:
+    class Never(Patch):
+        """Never."""
+
+        targets = ('os.path.join',)
+        upstream = 'any'
+
+        def check(self, env: Environment) -> str | None:
+            return None if env.compiled_ops else 'no compiled ops'
+
+    import os
+    join = os.path.join
+    with patched([Never()], Environment(versions={'mmcv_ops': 'stand-in'})) as rows:
+        assert rows[0].skipped == 'no compiled ops'
+        assert os.path.join is join
+
+
+def test_unknown_name_is_an_error() -> None:
+    with pytest.raises(PatchError, match='NoSuchPatch'), patched(['NoSuchPatch']):
+        pass
+
+
+def test_importing_patches_changes_nothing() -> None:
+    from mmcv.ops import MultiScaleDeformableAttention
+    forward = MultiScaleDeformableAttention.forward
+    import mmexport.patches  # noqa: F401
+    assert MultiScaleDeformableAttention.forward is forward
