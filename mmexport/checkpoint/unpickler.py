@@ -85,6 +85,8 @@ _PLAIN: dict[tuple[str, str], Any] = {
 _BUILTINS = {name: getattr(__import__('builtins'), name)
              for name in ('set', 'frozenset', 'complex', 'slice', 'range', 'bytearray', 'dict', 'list', 'tuple', 'int', 'float',
                           'bool', 'str', 'bytes')}
+# Protocol 2, which torch.save writes, calls Python 3's int by its Python 2 name.
+_BUILTINS.update(long=int, unicode=str)
 _INERT_DICTS = {('mmengine.config.config', 'ConfigDict'), ('mmengine.logging.message_hub', 'MessageHub'),
                 ('addict.addict', 'Dict'), ('addict', 'Dict')}
 _INERT = {('datetime', name) for name in ('datetime', 'date', 'time', 'timedelta', 'timezone')} | {

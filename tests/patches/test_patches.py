@@ -5,6 +5,7 @@ import copy
 
 import pytest
 import torch
+from mmengine.registry import DefaultScope
 from torch import Tensor, nn
 
 from mmexport.compat import provide_mmcv_ext
@@ -145,7 +146,8 @@ def test_shift_window_attention_equals_upstream(package: str, shift: int) -> Non
 def test_vit_position_embedding_equals_upstream() -> None:
     from mmseg.models.backbones import VisionTransformer
     torch.manual_seed(0)
-    vit = VisionTransformer(img_size=(64, 64), patch_size=16, embed_dims=16, num_layers=1, num_heads=2, out_indices=0).eval()
+    vit = VisionTransformer(img_size=(64, 64), patch_size=16, embed_dims=16, num_layers=1, num_heads=2, out_indices=0)
+    vit.eval()  # Returns None: upstream's train() does.
     nn.init.normal_(vit.pos_embed)
 
     class First(nn.Module):
@@ -170,17 +172,22 @@ def test_vit_position_embedding_equals_upstream() -> None:
 def test_kernel_update_head_equals_upstream(kernel: int, stride: int) -> None:
     from mmseg.models.decode_heads.knet_head import KernelUpdateHead
     torch.manual_seed(0)
-    head = KernelUpdateHead(
-        num_classes=5, num_heads=2, feedforward_channels=32, in_channels=16, out_channels=16, conv_kernel_size=kernel,
-        mask_transform_stride=stride, feat_transform_cfg=dict(conv_cfg=dict(type='Conv2d'), act_cfg=None),
-        kernel_updator_cfg=dict(type='KernelUpdator', in_channels=16, feat_channels=16, out_channels=16,
-                                act_cfg=dict(type='ReLU'), norm_cfg=dict(type='LN'))).eval()
+    with DefaultScope.overwrite_default_scope('mmseg'):
+        head = _kernel_update_head(KernelUpdateHead, kernel, stride)
     for batch in (1, 3):
         inputs = (torch.randn(batch, 16, 12, 18), torch.randn(batch, 5, 16, kernel, kernel), torch.randn(batch, 5, 12, 18))
         (masks, kernels), (masks_patched, kernels_patched) = both(
             'KernelUpdateHead', lambda inputs=inputs: head(*(tensor.clone() for tensor in inputs)))
         assert float((masks - masks_patched).abs().max()) <= 5 * ROUNDING * float(masks.abs().max())
         assert float((kernels - kernels_patched).abs().max()) <= 5 * ROUNDING * float(kernels.abs().max())
+
+
+def _kernel_update_head(cls: type[nn.Module], kernel: int, stride: int) -> nn.Module:
+    return cls(
+        num_classes=5, num_heads=2, feedforward_channels=32, in_channels=16, out_channels=16, conv_kernel_size=kernel,
+        mask_transform_stride=stride, feat_transform_cfg=dict(conv_cfg=dict(type='Conv2d'), act_cfg=None),
+        kernel_updator_cfg=dict(type='KernelUpdator', in_channels=16, feat_channels=16, out_channels=16,
+                                act_cfg=dict(type='ReLU'), norm_cfg=dict(type='LN'))).eval()
 
 
 def test_point_head_equals_upstream() -> None:
