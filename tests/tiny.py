@@ -1,12 +1,16 @@
 """Small variants of the listed configs: the same classes from the same packages, a quarter of the channels, few layers."""
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
+from torch import nn
 
 from mmexport.config import load_config
+from mmexport.model import build_model
+from mmexport.seeding import seed_model
 
 CONFIGS = Path(__file__).parent.parent / 'configs'
 NAMES = sorted(path.stem for path in CONFIGS.glob('*.py'))
@@ -76,3 +80,11 @@ def _special(model: Any, backbone: Any) -> None:
             head.num_queries = 60
             head.pixel_decoder.encoder.num_layers = 2
             head.transformer_decoder.num_layers = 6 if 'Mask2Former' in head.type else 3
+
+
+@cache
+def seeded(name: str) -> nn.Module:
+    """The tiny model of `name` with seeded weights, made once per process."""
+    model = build_model(tiny(name))
+    seed_model(model)
+    return model

@@ -1,0 +1,34 @@
+"""Every listed config, small: lowered at one size, right at others, and the other way round."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mmexport.exporter import Exporter
+from tests.tiny import NAMES, SHAPE, seeded, tiny
+
+
+def test_the_listed_configs_are_there() -> None:
+    assert set(NAMES) >= {
+        'mask2former_r50', 'mask2former_swin_t', 'maskformer_r50', 'fcn', 'pspnet', 'deeplabv3plus', 'upernet_swin', 'segformer_b0',
+        'bisenetv2', 'hrnet_ocr', 'mask2former_r50_ade20k', 'segmenter_vit_s', 'setr_vit', 'knet_upernet', 'pointrend'}
+
+
+@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('outputs', ['raw', 'final'])
+def test_config_is_right_at_sizes_and_batches_that_were_not_traced(name: str, outputs: str, tmp_path: Path) -> None:
+    cfg = tiny(name, outputs=outputs, verify=dict(shapes=[(250, 333), (160, 96)]))
+    report = Exporter(cfg, model=seeded(name), work_dir=tmp_path).run()
+    assert report.passed, report.reasons
+    rows = report.checks[0].rows
+    assert {row.sample for row in rows} == {'traced', 'same shape', '250x333', '160x96', 'batch 2'}
+    assert (tmp_path / 'torchscript' / 'model.pt').is_file()
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_config_traced_at_an_odd_size_and_batch_is_right_at_its_own(name: str, tmp_path: Path) -> None:
+    cfg = tiny(name, outputs='raw', inputs=dict(shape=(2, 3, 161, 97)), verify=dict(shapes=[SHAPE[2:]], batch=1))
+    report = Exporter(cfg, model=seeded(name), work_dir=tmp_path).run()
+    assert report.passed, report.reasons
+    assert {row.sample for row in report.checks[0].rows} == {'traced', 'same shape', '128x160', 'batch 1'}

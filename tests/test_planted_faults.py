@@ -1,0 +1,183 @@
+"""Wrong files must not pass, and the report must say why."""
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from mmexport.patches.multi_scale_deformable_attention import MultiScaleDeformableAttention
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mmexport.adapters import Adapter
+from mmexport.artifact import Artifact
+from mmexport.backends import TorchScript
+from mmexport.checking.main import check, main, verdict
+from mmexport.cli import exit_code
+from mmexport.exporter import Exporter
+from mmexport.registry import BACKENDS
+from mmexport.report import Report
+from mmexport.verify import Memory
+from tests.tiny import SHAPE, seeded, tiny
+
+Outputs = tuple[Tensor, ...]
+MEMORY: dict[str, Memory] = {}
+
+
+class Spoiled(nn.Module):
+    """An adapter whose outputs, or whose model, something happened to."""
+
+    def __init__(self, adapter: Adapter, spoil: Callable[[Outputs, Tensor], Outputs]) -> None:
+        super().__init__()
+        self.adapter, self.spoil, self.model = adapter, spoil, adapter.model
+        self.eval()
+
+    def forward(self, image: Tensor) -> Outputs:
+        return self.spoil(self.adapter(image), image)
+
+
+def _constant(outputs: Outputs, image: Tensor) -> Outputs:
+    return tuple(output * 0 + 0.1 for output in outputs)
+
+
+def _baked(outputs: Outputs, image: Tensor) -> Outputs:
+    return (*outputs[:-1], F.interpolate(outputs[-1], size=(SHAPE[2] // 4, SHAPE[3] // 4)))
+
+
+def _nan(outputs: Outputs, image: Tensor) -> Outputs:
+    # Only where the picture is not the traced one: a division by the difference from it.
+    away = (torch.as_tensor(image.shape[2]) != SHAPE[2]).float()
+    return (*outputs[:-1], outputs[-1] / (1 - away) * (1 - away))
+
+
+def _late_channels(outputs: Outputs, image: Tensor) -> Outputs:
+    order = torch.arange(outputs[-1].shape[1])
+    order[[0, 1]] = order[[1, 0]]
+    return (*outputs[:-1], outputs[-1][:, order])
+
+
+FAULTS: dict[str, tuple[Any, str]] = {
+    'constant output': (_constant, 'off by'),
+    'a baked size': (_baked, 'baked into the graph'),
+    'a lost output': (lambda outputs, image: outputs[1:], 'lost or added'),
+    'swapped channels': (_late_channels, 'off by'),
+    'a NaN': (_nan, 'NaN or inf'),
+    'two outputs in the wrong order': (lambda outputs, image: outputs[::-1], 'instead of'),
+}
+
+
+@BACKENDS.register_module()
+class Planted(TorchScript):
+    """TorchScript with a fault from `FAULTS`, or with 1% on every weight."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+
+    def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+        if self.fault == 'weights off by 1%':
+            adapter = copy.deepcopy(adapter)
+            for parameter in adapter.parameters():
+                parameter.data.mul_(1.01)
+            return super().lower(adapter, example, folder, manifest)
+        return super().lower(Spoiled(adapter, FAULTS[self.fault][0]), example, folder, manifest)  # type: ignore[arg-type]
+
+
+def export(work_dir: Path, name: str = 'mask2former_r50', **section: Any) -> Report:
+    """Small, on shared eager runs."""
+    cfg = tiny(name, **{'outputs': 'raw', **section})
+    return Exporter(cfg, model=seeded(name), work_dir=work_dir, memory=MEMORY.setdefault(name, Memory())).run()
+
+
+def assert_caught(report: Report, words: str, work_dir: Path) -> None:
+    assert exit_code(report, False) == 1
+    assert words in ' '.join(report.reasons), report.reasons
+    assert not (work_dir / 'torchscript').exists()
+    assert (work_dir / 'failed' / 'torchscript' / 'model.pt').is_file()
+
+
+@pytest.mark.parametrize('fault', FAULTS)
+def test_spoiled_output_is_caught(fault: str, tmp_path: Path) -> None:
+    name = 'fcn' if fault == 'swapped channels' else 'mask2former_r50'
+    report = export(tmp_path, name, backends=[dict(type='Planted', fault=fault)])
+    assert_caught(report, FAULTS[fault][1], tmp_path)
+    assert 'the patches are right' in ' '.join(report.reasons)
+
+
+@pytest.mark.parametrize('name', ['mask2former_r50', 'fcn', 'segformer_b0'])
+def test_weights_off_by_one_percent_are_caught(name: str, tmp_path: Path) -> None:
+    assert_caught(export(tmp_path, name, backends=[dict(type='Planted', fault='weights off by 1%')]), 'off by', tmp_path)
+
+
+class Wrong(MultiScaleDeformableAttention):
+    """The patch with its samples changed."""
+
+    def __init__(self, change: Callable[..., Tensor]) -> None:
+        super().__init__()
+        right = self.sample
+        self.sample = lambda *args: change(right, *args)
+
+
+def _levels_swapped(right: Any, value: Tensor, shapes: Any, offsets: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
+    return right(value, shapes, offsets, weights.flip(3), reference)
+
+
+def _off_by_one_in_a_hundred(right: Any, *args: Any) -> Tensor:
+    return right(*args) * 1.01
+
+
+def _zeros_under_a_tracer(right: Any, *args: Any) -> Tensor:
+    """What mmcv's kernel does: it fills ``new_zeros`` in C++, which the tracer does not see."""
+    answer = right(*args)
+    return torch.zeros_like(answer) if torch.jit.is_tracing() else answer
+
+
+@pytest.mark.parametrize(('change', 'words'), [
+    (_levels_swapped, 'the fault is in a patch'), (_off_by_one_in_a_hundred, 'the fault is in a patch'),
+    (_zeros_under_a_tracer, 'the fault is in the lowered file')])
+def test_wrong_deformable_attention_is_caught_and_placed(change: Any, words: str, tmp_path: Path) -> None:
+    MEMORY.pop('mask2former_r50', None)  # Patched runs are remembered too, and these differ.
+    report = export(tmp_path, patches=['auto', Wrong(change), 'PixelDecoderShapes'])
+    MEMORY.pop('mask2former_r50', None)
+    assert_caught(report, words, tmp_path)
+
+
+def test_unseeded_weights_are_vacuous_not_a_pass(tmp_path: Path) -> None:
+    from mmexport.model import build_model
+    cfg = tiny('fcn', outputs='raw')
+    model = build_model(cfg)
+    for parameter in model.decode_head.parameters():
+        parameter.data.zero_()
+    report = Exporter(cfg, model=model, work_dir=tmp_path).run()
+    assert exit_code(report, False) == 1
+    assert 'vacuous' in ' '.join(report.reasons)
+    assert 'make_checkpoint' in ' '.join(report.reasons)
+
+
+def test_a_failed_artifact_never_replaces_a_good_one(tmp_path: Path) -> None:
+    assert export(tmp_path).passed
+    before = {path.name: path.read_bytes() for path in (tmp_path / 'torchscript').iterdir()}
+    assert not export(tmp_path, backends=[dict(type='Planted', fault='constant output')]).passed
+    assert {path.name: path.read_bytes() for path in (tmp_path / 'torchscript').iterdir()} == before
+
+
+def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from mmexport.model import build_model
+    from mmexport.seeding import seed_model
+    assert export(tmp_path / 'one').passed
+    other = build_model(tiny('mask2former_r50'))
+    seed_model(other, seed=3)
+    assert Exporter(tiny('mask2former_r50', outputs='raw'), model=other, work_dir=tmp_path / 'other').run().passed
+    folder = tmp_path / 'one' / 'torchscript'
+    assert main([str(folder)]) == 0
+    shutil.copy(tmp_path / 'other' / 'torchscript' / 'model.pt', folder / 'model.pt')
+    assert main([str(folder)]) == 1
+    assert 'not the file of this manifest' in capsys.readouterr().out
+    # With its own manifest the file is whole, but its answers are another model's.
+    shutil.copy(tmp_path / 'other' / 'torchscript' / 'manifest.json', folder / 'manifest.json')
+    found = check(folder, folder / 'samples.npz', torch.device('cpu'))
+    assert 'off by' in str(verdict(found))
