@@ -25,5 +25,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope='session')
-def photograph() -> Path:
+def photograph_file() -> Path:
     return Path(__file__).parent / 'data' / 'chelsea.png'

@@ -37,7 +37,6 @@ def query_heads(model: nn.Module) -> Iterator[nn.Module]:
 @torch.no_grad()
 def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: torch.Generator) -> None:
     """Ridge regressions for `cls_embed` and the last layer of `mask_embed`, repeated while the attention masks settle."""
-    _damp_branches(head)
     last = [module for module in head.mask_embed.modules() if isinstance(module, nn.Linear)][-1]
     goals: tuple[Tensor, Tensor, Tensor] | None = None
     with _backbone_once(model, run):
@@ -55,7 +54,8 @@ def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: 
             _solve_into(last, torch.cat([layer.flatten(0, 1) for layer in hidden]), wanted, weight)
 
 
-def _damp_branches(head: Any) -> None:
+def damp_branches(head: Any) -> None:
+    """Once, before the readouts are solved."""
     for name, layer in head.transformer_decoder.named_modules():
         if isinstance(layer, nn.MultiheadAttention):
             layer.out_proj.weight.mul_(CROSS if 'cross_attn' in name else SELF)

@@ -1,0 +1,155 @@
+"""The rules, on tensors made for them."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mmexport.checking.compare import compare
+from mmexport.checking.comparison import Comparison
+from mmexport.checking.vacuous import vacuous
+
+LOGITS = [dict(name='logits', dtype='float32', kind='pixels')]
+LABELS = [dict(name='labels', dtype='int32', kind='labels')]
+PANOPTIC = [dict(name='panoptic', dtype='int32', kind='panoptic')]
+
+
+def judge(specs: list[dict[str, str]], expected: torch.Tensor, actual: torch.Tensor, **given: object) -> Comparison:
+    evidence = given.pop('evidence', {})
+    rows = compare(specs, {specs[0]['name']: expected}, [actual], evidence, sample='s', stage='t', **given)  # type: ignore[arg-type]
+    return rows[0]
+
+
+def test_a_continuous_model_must_hold_the_plain_maximum() -> None:
+    expected = torch.randn(1, 4, 8, 8)
+    assert judge(LOGITS, expected, expected + 0.9e-4 * expected.abs().max()).passed
+    one_pixel = expected.clone()
+    one_pixel[0, 0, 0, 0] += 1.1e-4 * float(expected.abs().max())
+    assert not judge(LOGITS, expected, one_pixel).passed
+
+
+def test_above_a_floor_few_jumps_pass_and_large_ones_never() -> None:
+    expected = torch.randn(1, 4, 10, 10)
+    scale = float(expected.abs().max())
+    jumps = expected.clone()
+    jumps[0, 0, 0, :6] += 5e-3 * scale  # 6% of the pixels
+    assert judge(LOGITS, expected, jumps, floors={'logits': 0.05}).passed
+    assert not judge(LOGITS, expected, jumps, floors={'logits': 0.03}).passed
+    assert not judge(LOGITS, expected, jumps).passed
+    jumps[0, 0, 0, 0] += 1e-2 * scale
+    assert 'worst' in str(judge(LOGITS, expected, jumps, floors={'logits': 0.05}).reason)
+    everywhere = expected + 2e-4 * scale
+    assert 'median' in str(judge(LOGITS, expected, everywhere, floors={'logits': 1.0}).reason)
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf')])
+def test_nan_never_passes_even_where_expected(value: float) -> None:
+    expected = torch.randn(1, 2, 4, 4)
+    broken = expected.clone()
+    broken[0, 0, 0, 0] = value
+    for one, other in ((expected, broken), (broken, expected), (broken, broken)):
+        row = judge(LOGITS, one, other, floors={'logits': 1.0})
+        assert not row.passed
+        assert 'NaN or inf' in str(row.reason)
+
+
+def test_points_at_the_edge_are_exempt_and_no_others() -> None:
+    expected = torch.randn(1, 2, 6, 6)
+    jump = expected.clone()
+    jump[0, :, 2, 3] += 1
+    exempt = torch.zeros(1, 6, 6, dtype=torch.bool)
+    exempt[0, 2, 3] = True
+    assert judge(LOGITS, expected, jump, evidence={'exempt': exempt}).passed
+    exempt[0, 2, 3], exempt[0, 3, 3] = False, True
+    assert not judge(LOGITS, expected, jump, evidence={'exempt': exempt}).passed
+
+
+def test_labels_may_differ_only_where_eager_was_unsure() -> None:
+    expected = torch.randint(0, 5, (1, 8, 8), dtype=torch.int32)
+    actual, margin = expected.clone(), torch.ones(1, 8, 8)
+    actual[0, 0, 0] += 1
+    assert not judge(LABELS, expected, actual, evidence={'margin': margin}).passed
+    margin[0, 0, 0] = 1.9e-4
+    row = judge(LABELS, expected, actual, evidence={'margin': margin})
+    assert row.passed
+    assert row.metrics['differing'] == 1
+    margin[0, 0, 0] = 2.1e-4
+    assert not judge(LABELS, expected, actual, evidence={'margin': margin}).passed
+
+
+def test_panoptic_survives_renumbering_and_nothing_else() -> None:
+    expected = torch.full((1, 6, 6), 133, dtype=torch.int32)
+    expected[0, :2], expected[0, 2:4], expected[0, 4:] = 1003, 2003, 3007
+    renumbered = expected.clone()
+    renumbered[0, :2], renumbered[0, 2:4], renumbered[0, 4:] = 2003, 1003, 5007
+    assert judge(PANOPTIC, expected, renumbered).passed
+    merged = expected.clone()
+    merged[0, 2:4] = 1003
+    assert not judge(PANOPTIC, expected, merged).passed
+    other_class = expected.clone()
+    other_class[0, 4:] = 3008
+    assert not judge(PANOPTIC, expected, other_class).passed
+    lost = expected.clone()
+    lost[0, :2] = 133
+    near = torch.zeros(1, 6, 6, dtype=torch.bool)
+    assert not judge(PANOPTIC, expected, lost, evidence={'near': near}).passed
+    near[0, :2] = True
+    assert judge(PANOPTIC, expected, lost, evidence={'near': near}).passed
+
+
+def instances() -> dict[str, torch.Tensor]:
+    masks = torch.zeros(1, 4, 8, 8, dtype=torch.bool)
+    for row in range(3):
+        masks[0, row, 2 * row:2 * row + 2] = True
+    boxes = torch.tensor([[[0, 0, 8, 2], [0, 2, 8, 4], [0, 4, 8, 6], [0, 0, 0, 0]]]).float()
+    return dict(boxes=boxes, scores=torch.tensor([[0.9, 0.8, 0.7, 0.0]]), labels=torch.tensor([[1, 1, 2, 0]]), masks=masks,
+                num=torch.tensor([3]))
+
+
+INSTANCE = [dict(name=name, dtype='', kind='instance') for name in instances()]
+
+
+def judge_rows(change: str, **evidence: torch.Tensor) -> Comparison:
+    actual = {name: tensor.clone() for name, tensor in instances().items()}
+    if change == 'order':
+        actual = {name: tensor[:, [2, 0, 1, 3]] if tensor.dim() > 1 else tensor for name, tensor in actual.items()}
+    elif change == 'mask':
+        actual['masks'][0, 0, 7, 7] = True
+    elif change == 'score':
+        actual['scores'][0, 1] += 1e-3
+    elif change == 'label':
+        actual['labels'][0, 2] = 1
+    elif change == 'row':
+        actual['num'][0] = 2
+    elif change == 'box':
+        actual['boxes'][0, 0, 0] += 1
+    return compare(INSTANCE, instances(), list(actual.values()), evidence, sample='s', stage='t')[0]
+
+
+def test_instances_are_a_set() -> None:
+    assert judge_rows('nothing').passed
+    assert judge_rows('order').passed
+    for change in ('mask', 'score', 'label', 'row', 'box'):
+        assert not judge_rows(change).passed, change
+    edge = torch.tensor([[False, False, True, False]])
+    assert judge_rows('row', edge_rows=edge).passed
+    near = torch.zeros(1, 4, 8, 8, dtype=torch.bool)
+    near[0, 0, 7, 7] = True
+    assert judge_rows('mask', mask_near=near).passed
+
+
+def test_vacuous_needs_change_in_channels_and_labels() -> None:
+    one, other = torch.randn(1, 20, 6, 6), torch.randn(1, 20, 6, 6)
+    assert not vacuous(LOGITS, {'logits': one}, {'logits': other}, 1e-4, 20)
+    frozen = other.clone()
+    frozen[:, :2] = one[:, :2]
+    assert '90% of the channels' in vacuous(LOGITS, {'logits': one}, {'logits': frozen}, 1e-4, 20)['logits']
+    two = torch.randint(0, 2, (1, 20, 20), dtype=torch.int32)
+    assert 'only 2 labels' in vacuous(LABELS, {'labels': two}, {'labels': 1 - two}, 1e-4, 20)['labels']
+    many = torch.arange(400, dtype=torch.int32).view(1, 20, 20) % 5
+    assert 'only 0.0% of the pixels' in vacuous(LABELS, {'labels': many}, {'labels': many}, 1e-4, 20)['labels']
+    assert not vacuous(LABELS, {'labels': many}, {'labels': (many + 1) % 5}, 1e-4, 20)
+
+
+def test_a_row_survives_json() -> None:
+    row = judge(LOGITS, torch.randn(1, 2, 3, 3), torch.randn(1, 2, 3, 3))
+    assert Comparison.from_dict(row.as_dict()) == row

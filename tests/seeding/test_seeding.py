@@ -1,0 +1,99 @@
+"""A seeded checkpoint must be able to show an error; each way in which plain random weights cannot is asserted here."""
+from __future__ import annotations
+
+import pytest
+import torch
+from mmexport.patches.multi_scale_deformable_attention import MultiScaleDeformableAttention
+from torch import nn
+
+from mmexport.adapters import build_adapter
+from mmexport.checking.vacuous import vacuous
+from mmexport.inputs import photograph, picture
+from mmexport.model import build_model
+from mmexport.patching import patched
+from mmexport.seeding import seed_model
+from mmexport.seeding.calibrate import calibrate
+from tests.tiny import SHAPE, seeded, tiny
+
+
+def test_attention_weights_and_offsets_are_drawn() -> None:
+    model = seeded('mask2former_r50')
+    drawn = [parameter for name, parameter in model.named_parameters() if 'attention_weights.weight' in name
+             or 'sampling_offsets.weight' in name]
+    assert len(drawn) == 4
+    assert all(float(parameter.std()) > 0.01 for parameter in drawn)
+
+
+def test_swapped_attention_levels_show() -> None:
+    adapter = build_adapter(seeded('mask2former_r50'), outputs='raw')
+    image = picture(SHAPE, 3, adapter)
+    swapped = MultiScaleDeformableAttention()
+    right = swapped.sample
+    swapped.sample = lambda value, shapes, offsets, weights, reference: right(value, shapes, offsets, weights.flip(3), reference)
+    with torch.no_grad():
+        expected = adapter.raw(image)
+        with patched([swapped]):
+            found = adapter.raw(image)
+    for wanted, got in zip(expected, found, strict=True):
+        assert float((wanted - got).abs().max()) > 1e-2 * float(wanted.abs().max())
+
+
+def test_a_broken_attention_mask_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder's branches are damped; an error in masked attention must still stand out."""
+    adapter = build_adapter(seeded('mask2former_r50'), outputs='raw')
+    image = picture(SHAPE, 3, adapter)
+    head = adapter.model.panoptic_head
+    original = head._forward_head
+    with torch.no_grad():
+        expected = adapter.raw(image)
+        monkeypatch.setattr(head, '_forward_head', lambda *args: (*original(*args)[:2], torch.zeros_like(original(*args)[2])))
+        found = adapter.raw(image)
+    for wanted, got in zip(expected, found, strict=True):
+        assert float((wanted - got).abs().max()) > 1e-3 * float(wanted.abs().max())
+
+
+@pytest.mark.parametrize('name', ['deeplabv3plus', 'bisenetv2', 'segformer_b0', 'segmenter_vit_s'])
+def test_outputs_are_not_constant(name: str) -> None:
+    adapter = build_adapter(seeded(name), outputs='raw')
+    one, other = (dict(logits=adapter.raw(picture(SHAPE, seed, adapter))[0].detach()) for seed in (0, 1))
+    assert not vacuous([spec.as_dict() for spec in adapter.specs], one, other, 1e-4, adapter.num_classes)
+
+
+@pytest.mark.parametrize('name', ['bisenetv2', 'hrnet_ocr'])
+def test_variances_have_a_floor(name: str) -> None:
+    for norm in seeded(name).modules():
+        if isinstance(norm, nn.BatchNorm2d):
+            assert norm.running_var is not None
+            assert float(norm.running_var.min()) >= 0.0099 * float(norm.running_var.mean()) / 2
+            assert float(norm.running_var.min()) >= 1e-6
+
+
+def test_norms_see_sixteen_images() -> None:
+    norm, seen = nn.BatchNorm2d(2), []
+    model = nn.Sequential(norm)
+    model.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+    from mmexport import seeding
+    assert seeding.IMAGES >= 16
+    batch = torch.randn(16, 2, 4, 4) * 3 + 5
+    calibrate(model, lambda: model(batch), torch.Generator())
+    assert norm.running_mean is not None
+    assert torch.allclose(norm.running_mean, batch.mean((0, 2, 3)), atol=1e-5)
+    assert seen == [16]
+
+
+@pytest.mark.parametrize('name', ['mask2former_r50', 'mask2former_swin_t'])
+def test_five_panoptic_segments_survive_the_configs_thresholds(name: str, photograph_file: object) -> None:
+    adapter = build_adapter(seeded(name))
+    images = [picture((1, 3, 160, 192), 11, adapter), photograph(str(photograph_file), (160, 224), adapter)]
+    for image in images:
+        segments = adapter(image)[0].unique()
+        assert int((segments != adapter.num_classes).sum()) >= 5
+
+
+def test_the_seed_decides() -> None:
+    states = []
+    for seed in (1, 1, 2):
+        model = build_model(tiny('segformer_b0'))
+        states.append({key: value.clone() for key, value in seed_model(model, seed).items()})
+    same = [all(torch.equal(states[0][key], other[key]) for key in states[0]) for other in states[1:]]
+    assert same == [True, False]
