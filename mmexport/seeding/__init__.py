@@ -5,6 +5,10 @@ a segmentor without calibrated norms is constant to 1e-3; random panoptic result
 """
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -34,7 +38,8 @@ def seed_model(model: nn.Module, seed: int = 0) -> dict[str, Tensor]:
         torch.manual_seed(seed)
         _forget_pretrained(model)
         _start_over(model)
-        model.init_weights()  # type: ignore[operator]
+        with _without_a_line_for_each_parameter():
+            model.init_weights()  # type: ignore[operator]
         model.eval()
         randomise_constants(model, generator)
         adapter = build_adapter(model, outputs='raw')
@@ -77,6 +82,17 @@ def _scenes(adapter: Adapter, seed: int) -> Tensor:
     wide = picture((IMAGES // 2, 3, 4 * SIDE, 4 * SIDE), seed + 1, adapter)
     corner = 3 * SIDE // 2
     return torch.cat([whole, wide[..., corner:corner + SIDE, corner:corner + SIDE]])
+
+
+@contextmanager
+def _without_a_line_for_each_parameter() -> Iterator[None]:
+    """mmengine logs every parameter that init_weights touches."""
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _forget_pretrained(model: nn.Module) -> None:
