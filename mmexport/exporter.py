@@ -20,7 +20,7 @@ from .patching import Applied, Environment, patched
 from .pipeline import Photograph, PipelineCheck, check_pipeline, read_photograph
 from .progress import Progress
 from .report import Report
-from .verify import Memory, Verification, expect, patched_rows, verify, with_patched
+from .verify import Memory, Verification, expect, patched_rows, second_look, verify, with_patched
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -76,7 +76,7 @@ class Exporter:
             with patched(self.section['patches'], self._environment()) as applied:
                 samples = self._run_patched(adapter, samples)
                 artifacts = [self._lower(backend, adapter, images['traced'], applied, shop) for backend in self.backends]
-            checks = [self._verify(artifact, samples, shop) for artifact in artifacts]
+            checks, samples = self._verify(adapter, artifacts, samples, shop)
             pipelines = [self._pipeline(adapter, artifact, photograph) for artifact in artifacts]
             report = Report(
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
@@ -126,11 +126,17 @@ class Exporter:
         with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}'):
             return backend.lower(adapter, example, shop / backend.name, manifest)
 
-    def _verify(self, artifact: Artifact, samples: list[Sample], shop: Path) -> Verification:
+    def _verify(self, adapter: Adapter, artifacts: Sequence[Artifact], samples: list[Sample],
+                shop: Path) -> tuple[list[Verification], list[Sample]]:
         if not samples:
-            return Verification(artifact.backend, None)
-        with self.step(f'Checking {artifact.file.name} in a fresh process'):
-            return verify(artifact, samples, self.tolerance, self.device, shop / 'scratch')
+            return [Verification(artifact.backend, None) for artifact in artifacts], samples
+        with self.step('Checking in a fresh process'):
+            checks = [verify(artifact, samples, self.tolerance, self.device, shop / 'scratch') for artifact in artifacts]
+        closer = second_look(adapter, samples, checks, self.tolerance, self.device, self.memory)
+        if closer is None:
+            return checks, samples
+        with self.step('Checking again, with the floors of a closer look'):
+            return [verify(artifact, closer, self.tolerance, self.device, shop / 'scratch') for artifact in artifacts], closer
 
     def _pipeline(self, adapter: Adapter, artifact: Artifact, photograph: Photograph | None) -> PipelineCheck | None:
         if photograph is None or photograph.pipeline is None or adapter.outputs != 'final':

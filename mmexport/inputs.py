@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -114,7 +115,7 @@ def _shape(scene: Tensor, x: Tensor, y: Tensor, generator: torch.Generator) -> T
 def photograph(path: str, size: Sequence[int], adapter: Adapter) -> Tensor:
     """The picture file as (1, 3, H, W), stretched to `size`, read BGR as mmcv reads it."""
     import cv2
-    content = cv2.imread(str(path), cv2.IMREAD_COLOR)
+    content = None if not Path(path).is_file() else cv2.imread(str(path), cv2.IMREAD_COLOR)
     if content is None:
         raise InputError(f'--image {path}: no picture can be read there')
     scaled = cv2.resize(content, (int(size[1]), int(size[0])), interpolation=cv2.INTER_LINEAR)

@@ -26,7 +26,7 @@ def tiny(name: str, **export: Any) -> Config:
     _explicit_defaults(backbone)
     _divide(cfg.model, 4)
     _special(cfg.model, backbone)
-    section = dict(inputs=dict(shape=SHAPE), verify=dict(shapes=[(161, 97)], noises=1))
+    section = dict(inputs=dict(shape=SHAPE), verify=dict(shapes=[(161, 97)], noises=2))
     section['inputs'] = {**section['inputs'], **export.pop('inputs', {})}
     section['verify'] = {**section['verify'], **export.pop('verify', {})}
     cfg.export = {**section, **export}

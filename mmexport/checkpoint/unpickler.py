@@ -115,7 +115,7 @@ class Unpickler(pickle.Unpickler):
             return InertDict
         if (module, name) in _INERT or self._is_numpy_metadata(module, name):
             return Inert
-        raise RefusedName(f'{module}.{name}')
+        raise RefusedName(_name(module, name))
 
     @staticmethod
     def _is_numpy_metadata(module: str, name: str) -> bool:
@@ -124,6 +124,14 @@ class Unpickler(pickle.Unpickler):
             return name.endswith('DType')
         return module in ('numpy', 'numpy.core.multiarray', 'numpy._core.multiarray', 'numpy.core.numeric',
                           'numpy._core.numeric') and (name in _NUMPY_NAMES or name.endswith(('64', '32', '16', '8', 'bool_')))
+
+
+def _name(module: str, name: str) -> str:
+    """The name as one would import it; bytes of a file that is no pickle can look like one of any length and content."""
+    full = f'{module}.{name}'
+    if not all(part.isidentifier() for part in full.split('.')):
+        raise pickle.UnpicklingError('it is not a pickle')
+    return full
 
 
 def load(file: Any, **kwargs: Any) -> Any:

@@ -21,7 +21,7 @@ from .queries import damp_branches, fit_queries, query_heads
 
 IMAGES, SIDE = 16, 128
 # Segments that survive the config's own thresholds in each of the scenes below, and how often other regions are tried for it.
-SEGMENTS, ATTEMPTS = 5, 5
+SEGMENTS, LARGE, ATTEMPTS = 5, 4, 6
 SCENES = ((1, 3, 128, 160), (1, 3, 161, 97), (1, 3, 256, 256), (1, 3, 250, 333))
 
 
@@ -49,23 +49,28 @@ def seed_model(model: nn.Module, seed: int = 0) -> dict[str, Tensor]:
             damp_branches(head)
             for _ in range(ATTEMPTS):
                 fit_queries(model, head, lambda: adapter.raw(images), generator)
-                if fewest_segments(model, seed) >= SEGMENTS:
+                if rich_enough(model, seed):
                     break
     return model.state_dict()
 
 
-def fewest_segments(model: nn.Module, seed: int) -> int:
-    """Panoptic segments in the poorest of four scenes; heads without panoptic results have enough."""
+def rich_enough(model: nn.Module, seed: int) -> bool:
+    """Whether the final label map of each of four scenes has enough segments, and enough labels over 1% of its pixels."""
     adapter = build_adapter(model, outputs='raw')
-    if not isinstance(adapter, MaskClassification) or not adapter.panoptic_on:
-        return SEGMENTS
-    found = []
     for number, shape in enumerate(SCENES):
-        cls_logits, mask_logits = adapter.raw(picture(shape, 6007 + 10 * seed + number, adapter))
-        masks = F.interpolate(mask_logits, size=shape[2:], mode='bilinear', align_corners=False)
-        segments = adapter.panoptic(cls_logits, masks)[0].unique()
-        found.append(int((segments != adapter.num_classes).sum()))
-    return min(found)
+        image = picture(shape, 6007 + 10 * seed + number, adapter)
+        labels = _label_map(adapter, adapter.raw(image), image)
+        found, counts = labels.unique(return_counts=True)
+        large = int((counts > 0.01 * labels.numel()).sum())
+        if large < LARGE or (isinstance(adapter, MaskClassification) and int((found != adapter.num_classes).sum()) < SEGMENTS):
+            return False
+    return True
+
+
+def _label_map(adapter: Adapter, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
+    if isinstance(adapter, MaskClassification):
+        return adapter.panoptic(raw[0], F.interpolate(raw[1], size=image.shape[2:], mode='bilinear', align_corners=False))[0]
+    return adapter.final(raw, image)[0]
 
 
 def _start_over(model: nn.Module) -> None:

@@ -11,12 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from .calibrate import eigen
+from .identity import give_identity, lacks_identity
 from .regions import choose_regions
 
 REGIONS = 24
 CLASS_PEAK = 10.0
 # A query's class logits change by at least this share of their scale between two images, in 95% of the queries.
 CLASS_VARIES_BY = 0.022
+# The same for 95% of all pairs of images, where all queries tell much the same about an image.
+PAIR_VARIES_BY = 0.03
 RIDGE = 1e-3
 # Small residual branches let queries keep their identity from layer to layer, so that a readout can tell them apart. Attention
 # among queries stays large: it gives all of them the same news of the image, of which one query's flipped mask cell is a small part.
@@ -40,16 +43,21 @@ def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: 
     last = [module for module in head.mask_embed.modules() if isinstance(module, nn.Linear)][-1]
     goals: tuple[Tensor, Tensor, Tensor] | None = None
     with _backbone_once(model, run):
+        anonymous = lacks_identity(head)
+        if anonymous:
+            give_identity(head, run, generator)
+        # An anonymous query has no identity yet in the early layers, so nothing can be read from them.
+        early = 0.0 if anonymous else EARLY_LAYERS
         for _ in range(ROUNDS):
             decoded, hidden, feature = _record(head, last, run)
             if goals is None:
                 goals = _goals(head, decoded[-1], feature, generator)
             classes, mixing, masks = goals
-            weight = torch.cat([torch.full((layer[..., 0].numel(),), 1.0 if index == len(decoded) - 1 else EARLY_LAYERS)
+            weight = torch.cat([torch.full((layer[..., 0].numel(),), 1.0 if index == len(decoded) - 1 else early)
                                 for index, layer in enumerate(decoded)])
             wanted = torch.cat([(classes + _changes(layer) @ mixing).flatten(0, 1) for layer in decoded])
             _solve_into(head.cls_embed, torch.cat([layer.flatten(0, 1) for layer in decoded]), wanted, weight)
-            mixing.mul_(_too_little(head.cls_embed(decoded[-1])))
+            mixing.mul_(_too_little(head.cls_embed(decoded[-1]), anonymous))
             wanted = torch.cat([masks.expand(len(layer), -1, -1).flatten(0, 1) for layer in hidden])
             _solve_into(last, torch.cat([layer.flatten(0, 1) for layer in hidden]), wanted, weight)
 
@@ -127,8 +135,12 @@ def _changes(decoded: Tensor) -> Tensor:
     return delta @ (vectors[:, :SHAPES_OF_CHANGE] / (values[:SHAPES_OF_CHANGE] + CHANGE_FLOOR * values[0]).sqrt())
 
 
-def _too_little(logits: Tensor) -> float:
+def _too_little(logits: Tensor, every_pair: bool) -> float:
     """By what the change between images has to grow (logits: (N, Q, C + 1) of N images)."""
+    if every_pair:
+        first, second = torch.triu_indices(len(logits), len(logits), 1)
+        change = (logits[first] - logits[second]).pow(2).mean(dim=2).sqrt() / logits.abs().max()
+        return min(max(PAIR_VARIES_BY / float(change.quantile(0.05, dim=1).quantile(0.05)), 0.5), 4.0)
     change = (logits - logits.roll(1, dims=0)).pow(2).mean(dim=2).sqrt() / logits.abs().max()
     return min(max(CLASS_VARIES_BY / float(change.quantile(0.05)), 0.5), 4.0)
 
