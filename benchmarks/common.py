@@ -1,0 +1,47 @@
+"""What the benchmark scripts share: where a figure was measured, and with what."""
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIGS = ROOT / 'configs'
+sys.path.insert(0, str(ROOT))
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in CONFIGS.glob('*.py'))
+
+
+def circumstances() -> dict[str, Any]:
+    """Command, versions, commit and machine, for the head of a results file."""
+    import torch
+
+    from mmexport.model import versions
+    commit = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=ROOT, capture_output=True, text=True, check=False)
+    return dict(command=' '.join([Path(sys.argv[0]).name, *sys.argv[1:]]), commit=commit.stdout.strip() or None, versions=versions(),
+                cpu=_cpu(), cores=os.cpu_count(), platform=platform.platform(), cuda=torch.version.cuda)
+
+
+def write(path: Path, rows: list[dict[str, Any]], **extra: Any) -> None:
+    """Rewrite the results file; called after every row, so that an interrupted run keeps what it has."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**circumstances(), **extra, 'rows': rows}, indent=1) + '\n')
+
+
+def quiet() -> None:
+    import logging
+    import warnings
+    warnings.filterwarnings('ignore')
+    logging.disable(logging.WARNING)
+
+
+def _cpu() -> str:
+    info = Path('/proc/cpuinfo')
+    lines = info.read_text().splitlines() if info.is_file() else []
+    return next((line.split(':', 1)[1].strip() for line in lines if line.startswith('model name')), platform.processor())

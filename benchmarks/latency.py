@@ -1,0 +1,110 @@
+"""Eager, a plain unfrozen trace and our artifact in one process, in turn: medians of at least 15 rounds.
+
+CPU time of one thread is the steady figure on a shared machine; wall time with all threads is shown beside it.
+    python benchmarks/latency.py --configs mask2former_r50 --size 512 512 --out benchmarks/results/latency.json
+"""
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from common import CONFIGS, names, quiet, write
+
+
+def main() -> None:
+    args = parse()
+    quiet()
+    rows: list[dict[str, Any]] = []
+    for name in args.configs or names():
+        row = measure(name, tuple(args.size), args.rounds)
+        rows.append(row)
+        write(args.out, rows, size=args.size, rounds=args.rounds, outputs='raw')
+        print(f"{name:<24} artifact/eager {row['cpu_ratio']['artifact']:.3f}  plain trace/eager {row['cpu_ratio']['plain trace']:.3f}  "
+              f"(wall {row['wall_ratio']['artifact']:.3f}, {row['wall_ratio']['plain trace']:.3f})", flush=True)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--configs', nargs='*', help='names from configs/ (all)')
+    parser.add_argument('--size', nargs=2, type=int, default=(512, 512), metavar=('H', 'W'))
+    parser.add_argument('--rounds', type=int, default=15)
+    parser.add_argument('--out', type=Path, required=True)
+    return parser.parse_args()
+
+
+def measure(name: str, size: tuple[int, int], rounds: int) -> dict[str, Any]:
+    import torch
+
+    from mmexport.adapters import build_adapter
+    from mmexport.backends import build_backend
+    from mmexport.config import load_config
+    from mmexport.inputs import picture
+    from mmexport.model import build_model
+    from mmexport.patching import patched
+    from mmexport.seeding import seed_model
+    model = build_model(load_config(CONFIGS / f'{name}.py'))
+    seed_model(model)
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    adapter = build_adapter(model, outputs='raw')
+    image = picture((1, 3, *size), 0, adapter)
+    backend = build_backend('torchscript')
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        plain = torch.jit.trace(adapter, (image,), check_trace=False)
+        started = time.perf_counter()
+        with patched('auto'):
+            artifact = backend.lower(adapter, image, Path(folder) / 'torchscript', {})
+        lowering = time.perf_counter() - started
+        ours = backend.load(artifact, 'cpu')
+        contestants: dict[str, Callable[..., Any]] = {'eager': adapter, 'plain trace': plain, 'artifact': ours}
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        cpu = in_turn(contestants, image, rounds, time.process_time)
+        top = profile(ours, image)
+        torch.set_num_threads(threads)
+        wall = in_turn(contestants, image, rounds, time.perf_counter)
+    return dict(config=name, threads=threads, lowering_s=lowering, cpu_s=medians(cpu), wall_s=medians(wall), cpu_ratio=ratios(cpu),
+                wall_ratio=ratios(wall), artifact_profile=top)
+
+
+def in_turn(contestants: dict[str, Callable[..., Any]], image: Any, rounds: int, clock: Callable[[], float]) -> dict[str, list[float]]:
+    """Seconds of each, in rounds of all, after two calls that are not counted (the second compiles TorchScript's profile)."""
+    for run in contestants.values():
+        run(image), run(image)
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            started = clock()
+            run(image)
+            seconds[name].append(clock() - started)
+    return seconds
+
+
+def ratios(seconds: dict[str, list[float]]) -> dict[str, float]:
+    """Median over the rounds of each one's time over eager's in the same round."""
+    return {name: statistics.median(own / eager for own, eager in zip(times, seconds['eager'], strict=True))
+            for name, times in seconds.items()}
+
+
+def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def profile(run: Callable[..., Any], image: Any) -> dict[str, float]:
+    """Share of CPU time of the eight costliest operators, to show where the rest goes."""
+    import torch
+    with torch.profiler.profile() as record:
+        run(image)
+    events = record.key_averages()
+    total = sum(event.self_cpu_time_total for event in events) or 1
+    costly = sorted(events, key=lambda event: -event.self_cpu_time_total)[:8]
+    return {event.key: round(event.self_cpu_time_total / total, 3) for event in costly}
+
+
+if __name__ == '__main__':
+    main()

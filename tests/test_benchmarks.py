@@ -1,0 +1,46 @@
+"""The scripts that measure, small: they must run where there is no GPU and write what they promise."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.tools.test_tools import ENV, ROOT
+
+
+def run(script: str, *args: object) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([sys.executable, str(ROOT / 'benchmarks' / script), *map(str, args)], capture_output=True, text=True, env=ENV,
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_gpu_acceptance_runs_on_the_cpu(tmp_path: Path) -> None:
+    out = tmp_path / 'cpu.json'
+    run('gpu_acceptance.py', '--device', 'cpu', '--tiny', '--calls', 3, '--out', out, '--models', 'mask2former_r50', 'segformer_b0')
+    content = json.loads(out.read_text())
+    assert content['card'] is None
+    assert content['versions']['torch']
+    for row in content['rows']:
+        assert list(row['checks']) == ['lowered on cpu, run on cpu']
+        assert row['passed']
+        assert row['latency']['tf32 off']['artifact']['p50_ms'] > 0
+        assert row['peak_memory_bytes'] is None
+
+
+def test_latency_measures_in_turn(tmp_path: Path) -> None:
+    out = tmp_path / 'latency.json'
+    run('latency.py', '--configs', 'segformer_b0', '--size', 64, 64, '--rounds', 2, '--out', out)
+    row = json.loads(out.read_text())['rows'][0]
+    assert row['cpu_ratio']['eager'] == 1.0
+    assert set(row['wall_ratio']) == {'eager', 'plain trace', 'artifact'}
+
+
+def test_verify_configs_summarises_reports(tmp_path: Path) -> None:
+    out = tmp_path / 'verify.json'
+    run('verify_configs.py', '--configs', 'segformer_b0', '--size', 96, 128, '--outputs', 'raw', '--out', out)
+    row = json.loads(out.read_text())['rows'][0]
+    assert row['passed']
+    assert row['worst']['logits'] < 1e-4
+    assert 'another size' in row['samples']
