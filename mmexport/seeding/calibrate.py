@@ -42,7 +42,7 @@ def class_layers(model: nn.Module) -> set[nn.Module]:
     for head in model.modules():
         if not hasattr(head, 'num_classes'):
             continue
-        counts = {getattr(head, key, None) for key in ('num_classes', 'cls_out_channels', 'out_channels')} - {None, 1}
+        counts = {getattr(head, key, None) for key in ('num_classes', 'cls_out_channels', 'out_channels')} - {None}
         for name, module in head.named_modules():
             channels = getattr(module, 'out_channels', getattr(module, 'out_features', None))
             if isinstance(module, nn.LayerNorm):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import collections
 import datetime
+import io
 import os
 import pickle
 import zipfile
@@ -176,3 +177,20 @@ def test_ema_of_others_is_not_swapped(tmp_path: Path) -> None:
     assert float(read_state_dict(path).tensors['a']) == 0
     with pytest.raises(CheckpointError, match='no averaged weights'):
         read_state_dict(save(tmp_path / 'd.pth', {'state_dict': {'a': torch.zeros(1)}}), ema=True)
+
+
+@pytest.mark.parametrize('name', [('numpy.core.multiarray', 'scalar'), ('numpy._core.multiarray', 'scalar'), ('numpy', 'dtype'),
+                                  ('numpy.core.multiarray', '_reconstruct'), ('numpy', 'ndarray'), ('numpy.dtypes', 'Float64DType'),
+                                  ('numpy', 'float64'), ('datetime', 'datetime')])
+def test_metadata_of_numpy_1_and_2_gets_a_placeholder(name: tuple[str, str]) -> None:
+    from mmexport.checkpoint.unpickler import Inert, Unpickler
+    assert Unpickler(io.BytesIO()).find_class(*name) is Inert
+
+
+@pytest.mark.parametrize('name', [('numpy', 'load'), ('numpy.core.multiarray', 'fromfile'), ('builtins', 'eval'), ('os', 'system'),
+                                  ('torch', 'load'), ('torch._utils', '_import_dotted_name'), ('torch.storage', '_load_from_bytes'),
+                                  ('torch.jit', 'load'), ('builtins', 'setattr'), ('functools', 'partial'), ('operator', 'attrgetter')])
+def test_names_that_do_something_are_refused(name: tuple[str, str]) -> None:
+    from mmexport.checkpoint.unpickler import RefusedName, Unpickler
+    with pytest.raises(RefusedName, match=name[1]):
+        Unpickler(io.BytesIO()).find_class(*name)
