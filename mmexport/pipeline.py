@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .adapters import Adapter
+from .adapters.mask_classification import boxes_of
 from .checking.instances import compare_instances
 from .checking.labels import compare_panoptic
 from .errors import ConfigError, InputError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # Padding takes part in the artifact's area ratios and not in mmdet's, which crops first; without padding all must agree.
 PADDED_AGREEMENT = 0.99
+PADDED_SCORE = 0.05
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,13 @@ def _agreements(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], evide
             verdict = compare_panoptic(wanted[name].to(crop.dtype), crop, {'near': near[:, :height, :width]})
             shares.append(1 - float(verdict['beyond']))
     if 'masks' in wanted:
-        rows = {name: found[name] for name in ('boxes', 'scores', 'labels', 'num')}
-        rows['masks'] = found['masks'][..., :height, :width]
-        crop_evidence = {name: evidence[name] for name in ('edge_rows',) if name in evidence}
-        verdict = compare_instances(wanted, rows, crop_evidence, 1e-3)
+        masks = found['masks'][..., :height, :width]
+        padded = masks.shape != found['masks'].shape
+        rows = {**{name: found[name] for name in ('scores', 'labels', 'num')}, 'masks': masks,
+                'boxes': boxes_of(masks) if padded else found['boxes']}
+        crop_evidence = {'edge_rows': evidence['edge_rows'], 'mask_near': evidence['mask_near'][..., :height, :width]}
+        # A row's score is a mean over its mask, of which mmdet leaves the padding out.
+        verdict = compare_instances(wanted, rows, crop_evidence, PADDED_SCORE if padded else 1e-3)
         shares.append(1 - float(verdict.get('beyond', 1.0)))
     return shares
 

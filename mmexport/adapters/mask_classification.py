@@ -104,7 +104,7 @@ class MaskClassification(Adapter):
         chosen = _rows(masks, queries['query'])
         binary = (chosen > 0) & thing[:, :, None, None]
         inside = (chosen.sigmoid() * binary).flatten(2).sum(dim=2) / (binary.flatten(2).sum(dim=2) + 1e-6)
-        return (_boxes(binary), queries['scores'] * inside * thing, torch.where(thing, labels, torch.zeros_like(labels)),
+        return (boxes_of(binary), queries['scores'] * inside * thing, torch.where(thing, labels, torch.zeros_like(labels)),
                 binary, count)
 
     def _top_queries(self, cls_logits: Tensor) -> dict[str, Tensor]:
@@ -150,7 +150,7 @@ def _rows(masks: Tensor, query: Tensor) -> Tensor:
     return masks[image, query]
 
 
-def _boxes(masks: Tensor) -> Tensor:
+def boxes_of(masks: Tensor) -> Tensor:
     """masks (N, K, H, W) bool -> boxes (N, K, 4) as mmdet's mask2bbox: x1, y1, x2 + 1, y2 + 1; zeros for an empty mask."""
     corners = []
     for filled in (masks.any(dim=2), masks.any(dim=3)):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mmexport.adapters import MaskClassification, Segmentation, SemanticMasks, build_adapter
-from mmexport.adapters.mask_classification import _boxes
+from mmexport.adapters.mask_classification import boxes_of
 from mmexport.checking.instances import compare_instances
 from mmexport.config import export_section
 from mmexport.errors import UnsupportedModelError
@@ -65,7 +65,7 @@ def test_nothing_found_is_all_void() -> None:
 def test_boxes_of_masks() -> None:
     masks = torch.zeros(1, 2, 6, 8, dtype=torch.bool)
     masks[0, 0, 2:4, 1:7] = True
-    assert _boxes(masks).tolist() == [[[1, 2, 7, 4], [0, 0, 0, 0]]]
+    assert boxes_of(masks).tolist() == [[[1, 2, 7, 4], [0, 0, 0, 0]]]
 
 
 def test_one_channel_heads_are_thresholded_as_mmseg_does() -> None:
