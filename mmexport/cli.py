@@ -111,8 +111,10 @@ def _quiet_upstream() -> None:
 def make_checkpoint(args: argparse.Namespace) -> int:
     """``tools/make_checkpoint.py``."""
     from .config import load_config
+    from .progress import Progress
     from .seeding.checkpoint import write_checkpoint
     cfg = load_config(args.config, parse_options(args.cfg_options))
-    write_checkpoint(cfg, args.out, args.seed)
+    with Progress()('Seeding and calibrating the weights'):
+        write_checkpoint(cfg, args.out, args.seed)
     print(f'{args.out}: seeded weights (seed {args.seed}) for {Path(args.config).name}, for demos and tests only')
     return 0
