@@ -35,7 +35,6 @@ setup(
     python_requires='>=3.10',
     packages=[*find_packages(include=['mmexport', 'mmexport.*']), 'mmexport.patches'],
     package_dir={'mmexport.patches': 'patches'},
-    package_data={'mmexport': ['report/*.html']},
     # mmcv is left out on purpose: mmcv and mmcv-lite overwrite each other; mmexport checks for one of them at start.
     # setuptools: mmengine imports pkg_resources, which 81 removed.
     install_requires=['torch>=2.1', 'numpy>=1.22', 'mmengine>=0.10,<1.0', 'rich>=12', 'setuptools<81'],
@@ -43,7 +42,7 @@ setup(
         'seg': SEG,
         'det': DET,
         'onnx': ['onnx>=1.15', 'onnxruntime>=1.17', 'onnxscript'],
-        'dev': [*SEG, *DET, 'pytest>=7', 'ruff', 'mypy', 'safetensors'],
+        'dev': [*SEG, *DET, 'pytest>=7', 'pytest-xdist', 'ruff', 'mypy', 'safetensors'],
     },
     cmdclass={'build_py': BuildWithMim},
     zip_safe=False,

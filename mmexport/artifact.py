@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,15 +55,25 @@ def sha256(path: Path) -> str:
 def workshop(work_dir: Path) -> Iterator[Path]:
     """A temporary folder beside the results, on the same file system; gone afterwards, and what a killed run left goes too."""
     work_dir.mkdir(parents=True, exist_ok=True)
-    for left in work_dir.glob('.tmp-*'):
-        if not _alive(left.name):
-            shutil.rmtree(left, ignore_errors=True)
-    folder = work_dir / f'.tmp-{os.getpid()}'
-    folder.mkdir()
+    _tidy(work_dir)
+    folder = Path(tempfile.mkdtemp(prefix='.tmp-', suffix=f'-{os.getpid()}', dir=work_dir))
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tidy(work_dir: Path) -> None:
+    """Clear what a killed run left, and bring back a result that it had put aside."""
+    for left in work_dir.glob('.tmp-*'):
+        if not _alive(left.name):
+            shutil.rmtree(left, ignore_errors=True)
+    for aside in work_dir.glob('.old-*'):
+        place = work_dir / aside.name.removeprefix('.old-')
+        if place.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.rename(place)
 
 
 def _alive(name: str) -> bool:

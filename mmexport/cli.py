@@ -27,6 +27,11 @@ def guarded(work: Callable[[], int], debug: bool = False) -> int:
             traceback.print_exc()
         print(f'{type(exc).__name__}: {exc}', file=sys.stderr)
         return exc.exit_code
+    except OSError as exc:
+        if debug:
+            traceback.print_exc()
+        print(f'{type(exc).__name__}: {exc}', file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print('interrupted; earlier results are as they were', file=sys.stderr)
         return 130
@@ -55,17 +60,17 @@ def exporters(args: argparse.Namespace) -> Iterator[Exporter]:
     from .model import CheckpointOptions, load_model
     from .verify import Memory
     work_dir = Path(args.work_dir or Path('work_dirs') / Path(args.config).stem)
-    options = CheckpointOptions(args.ema, args.trust_checkpoint, args.allow_partial, args.keep_half)
+    options = CheckpointOptions(args.ema, args.trust_checkpoint, args.allow_partial)
     common: dict[str, Any] = dict(device=args.device, options=options, checking=not args.no_verify, samples=not args.no_samples,
                                   quiet=args.quiet)
     if not args.outputs or len(args.outputs) == 1:
         yield Exporter(cfg, args.checkpoint, work_dir, **common)
         return
-    model, _ = load_model(cfg, args.checkpoint, args.device, options)
+    model, fit = load_model(cfg, args.checkpoint, args.device, options)
     memory = Memory()
     for outputs in dict.fromkeys(args.outputs):
         cfg.merge_from_dict({'export.outputs': outputs})
-        yield Exporter(cfg, args.checkpoint, work_dir / outputs, model=model, memory=memory, **common)
+        yield Exporter(cfg, args.checkpoint, work_dir / outputs, model=model, fit=fit, memory=memory, **common)
 
 
 def exit_code(report: Report, unverified_is_fine: bool) -> int:
@@ -80,7 +85,7 @@ def overrides(args: argparse.Namespace) -> dict[str, Any]:
     if args.backend:
         found['export.backends'] = list(args.backend)
     if args.shape:
-        found['export.inputs.shape'] = [args.batch or 1, 3, *args.shape]
+        found['export.inputs.shape'] = list(args.shape)
     if args.batch:
         found['export.inputs.batch'] = args.batch
     if args.image:

@@ -14,7 +14,7 @@ DEFAULTS: dict[str, Any] = dict(
     backends=[dict(type='TorchScript')],
     task=None,
     outputs='final',
-    inputs=dict(shape=None, batch=1, dynamic=('batch', 'height', 'width'), normalize=False, image=None),
+    inputs=dict(shape=None, batch=None, dynamic=('batch', 'height', 'width'), normalize=False, image=None),
     patches='auto',
     verify=dict(shapes=None, batch=2, tolerance=dict(scale=1e-4), noises=3),
 )
@@ -43,7 +43,10 @@ def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Conf
     if 'model' not in cfg:
         raise ConfigError(f'{path} has no model; a config of mmdet or mmseg was expected')
     if options:
-        cfg.merge_from_dict(options)
+        try:
+            cfg.merge_from_dict(options)
+        except (KeyError, TypeError, IndexError) as exc:
+            raise ConfigError(f'an override does not fit {path.name}: {exc}') from exc
     return cfg
 
 
@@ -63,12 +66,27 @@ def export_section(cfg: Config) -> dict[str, Any]:
             _refuse_unknown(f'export.{key}', value, default)
             value = {**default, **value}
         section[key] = value
+    _check_types(section)
     if section['outputs'] not in ('final', 'raw'):
         raise ConfigError(f"export.outputs is {section['outputs']!r}; it can be 'final' or 'raw'")
     return section
 
 
-def _refuse_unknown(where: str, given: dict[str, Any], known: dict[str, Any]) -> None:
+def _check_types(section: dict[str, Any]) -> None:
+    verify, inputs = section['verify'], section['inputs']
+    try:
+        float(verify['tolerance']['scale'])
+        int(verify['noises']), int(verify['batch'])
+        [int(side) for side in inputs['shape'] or ()]
+        [int(side) for size in verify['shapes'] or () for side in size]
+    except (TypeError, ValueError, KeyError) as exc:
+        raise ConfigError(f'export: {type(exc).__name__}: {exc}; expected tolerance=dict(scale=1e-4), whole numbers for noises and batch, '
+                          'shape=(1, 3, H, W) and shapes=[(H, W), ...]') from exc
+
+
+def _refuse_unknown(where: str, given: Any, known: dict[str, Any]) -> None:
+    if not isinstance(given, dict):
+        raise ConfigError(f'{where} is {given!r}; a dict was expected, with {", ".join(known)}')
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise ConfigError(f"{where} has no key {unknown[0]!r}; it has {', '.join(known)}")

@@ -16,10 +16,12 @@ FAILED = 'failed'
 def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
     """Move each artifact to its place, write ``report.json``, and return the report with the places in it."""
     delivered = []
+    # A file whose decisions disagree with the model's own post-processing is as wrong as one whose numbers do.
+    agreed = all(pipeline.passed for pipeline in report.pipelines)
     for artifact, check in zip(report.artifacts, report.checks, strict=True):
         if keep:
             keep_samples(artifact, samples, report.tolerance)
-        place = _root(report.work_dir, check.passed is not False) / artifact.backend
+        place = _root(report.work_dir, check.passed is not False and agreed) / artifact.backend
         publish(artifact.folder, place)
         delivered.append(Artifact(artifact.backend, place / artifact.file.name, artifact.manifest))
     report = replace(report, artifacts=tuple(delivered))

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from .adapters import Adapter, build_adapter
+from .adapters.base import InputGuard
 from .artifact import Artifact, workshop
 from .backends import Backend, build_backend
 from .checking.samples import Sample
+from .checkpoint import LoadReport
 from .config import export_section
 from .delivery import deliver
 from .inputs import make_inputs, traced_shape
@@ -18,6 +20,7 @@ from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
 from .patching import Applied, Environment, patched
 from .pipeline import Photograph, PipelineCheck, check_pipeline, read_photograph
+from .precision import exact_arithmetic
 from .progress import Progress
 from .report import Report
 from .verify import Memory, Verification, expect, patched_rows, second_look, verify, with_patched
@@ -37,7 +40,7 @@ class Exporter:
         options: how the checkpoint is read.
         checking: False only lowers; whatever was not run then reads None in the report.
         samples: keep inputs and expected outputs beside the file.
-        model: a built and loaded model to use instead of building one.
+        model: a built and loaded model to use instead of building one, and `fit` how the checkpoint fitted it.
         memory: share it between two exporters of the same model and inputs, and the network runs once for both.
 
     Raises:
@@ -46,12 +49,12 @@ class Exporter:
 
     def __init__(self, cfg: Config, checkpoint: str | None = None, work_dir: str | Path = 'work_dirs/export', device: str = 'cpu', *,
                  options: CheckpointOptions | None = None, checking: bool = True, samples: bool = True, quiet: bool = True,
-                 model: nn.Module | None = None, memory: Memory | None = None) -> None:
+                 model: nn.Module | None = None, fit: LoadReport | None = None, memory: Memory | None = None) -> None:
         self.cfg, self.checkpoint, self.work_dir = cfg, checkpoint, Path(work_dir)
         self.section = export_section(cfg)
         self.device = check_device(device)
         self.options, self.checking, self.samples, self.model = options, checking, samples, model
-        self.memory = memory or Memory()
+        self.fit, self.memory = fit, memory or Memory()
         backends = self.section['backends']
         self.backends = [build_backend(spec) for spec in (backends if isinstance(backends, (list, tuple)) else [backends])]
         self.tolerance = float(self.section['verify']['tolerance']['scale'])
@@ -68,6 +71,10 @@ class Exporter:
         return cls(cfg if isinstance(cfg, Config) else Config(cfg), checkpoint, **kwargs)
 
     def run(self) -> Report:
+        with exact_arithmetic():
+            return self._run()
+
+    def _run(self) -> Report:
         model, fit = self._load()
         adapter = self._adapt(model)
         images, photograph = self._inputs(adapter)
@@ -88,7 +95,7 @@ class Exporter:
 
     def _load(self) -> tuple[nn.Module, Any]:
         if self.model is not None:
-            return self.model.to(self.device).eval(), None
+            return self.model.to(self.device).eval(), self.fit
         with self.step('Building the model and reading the checkpoint'):
             return load_model(self.cfg, self.checkpoint, self.device, self.options)
 
@@ -101,6 +108,7 @@ class Exporter:
 
     def _inputs(self, adapter: Adapter) -> tuple[dict[str, Tensor], Photograph | None]:
         images = make_inputs(self.cfg, self.section, adapter, self.device)
+        adapter.guard = InputGuard(images['traced'].shape, self.section['inputs']['dynamic'] or ())
         path = self.section['inputs']['image']
         if not (path and self.checking):
             return images, None

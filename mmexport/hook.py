@@ -58,7 +58,8 @@ def best_checkpoint(runner: Any) -> Path:
     """
     for hook in runner.hooks:
         if isinstance(hook, CheckpointHook):
-            for path in (getattr(hook, 'best_ckpt_path', None), *_last(runner)):
+            several = getattr(hook, 'best_ckpt_path_dict', None) or {}
+            for path in (getattr(hook, 'best_ckpt_path', None), *several.values(), *_last(runner)):
                 if path and Path(path).is_file():
                     return Path(path)
     raise VerificationError(f'{runner.work_dir} has no checkpoint to export: add default_hooks.checkpoint, with save_best')

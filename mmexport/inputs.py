@@ -26,8 +26,11 @@ def traced_shape(cfg: Config, section: dict[str, Any]) -> tuple[int, int, int, i
     """(N, 3, H, W) from the export section, else the size that the model was trained at, else 512 x 512."""
     shape = section['inputs']['shape'] or _training_size(cfg) or DEFAULT_SHAPE
     shape = tuple(int(side) for side in shape)
+    batch = section['inputs']['batch']
     if len(shape) == 2:
-        shape = (int(section['inputs']['batch']), 3, *shape)
+        shape = (1, 3, *shape)
+    if batch is not None:
+        shape = (int(batch), *shape[1:])
     if len(shape) != 4 or min(shape) < 1 or shape[1] != 3:
         raise InputError(f'the input shape is {shape}; (N, 3, H, W) or (H, W) was expected')
     return shape  # type: ignore[return-value]
@@ -53,10 +56,10 @@ def other_shapes(shape: Sequence[int], section: dict[str, Any]) -> dict[str, tup
     if wanted is not None:
         sizes = [tuple(size)[-2:] for size in wanted]
         found = {f'{height}x{width}': (shape[0], 3, height, width) for height, width in sizes}
-    elif 'height' in dynamic and 'width' in dynamic:
+    elif 'height' in dynamic or 'width' in dynamic:
         other = ODD_SHAPE if tuple(shape[2:]) != ODD_SHAPE else (256, 352)
-        found['another size'] = (shape[0], 3, *other)
-        found['another aspect'] = (shape[0], 3, *_another_aspect(shape))
+        for name, (height, width) in (('another size', other), ('another aspect', _another_aspect(shape))):
+            found[name] = (shape[0], 3, height if 'height' in dynamic else shape[2], width if 'width' in dynamic else shape[3])
     if 'batch' in dynamic:
         size = next(iter(found.values()))[2:] if found else tuple(shape[2:])
         found[f'batch {batch}'] = (batch, 3, *size)

@@ -28,10 +28,10 @@ def pytorch2libtorch(args: argparse.Namespace) -> int:
     if args.input_img:
         section['export.inputs.image'] = args.input_img
     cfg.merge_from_dict(section)
-    model, _ = load_model(cfg, args.checkpoint, args.device, CheckpointOptions(trust=args.trust_checkpoint))
+    model, fit = load_model(cfg, args.checkpoint, args.device, CheckpointOptions(trust=args.trust_checkpoint))
     output = Path(args.output_file)
     report = Exporter(cfg, args.checkpoint, output.with_name(f'{output.name}.export'), args.device, checking=args.verify, model=model,
-                      quiet=True).run()
+                      fit=fit, quiet=True).run()
     print('\n'.join(report.lines()))
     code = exit_code(report, not args.verify)
     if code == 0:

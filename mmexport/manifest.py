@@ -8,9 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from .adapters import Adapter
+from .adapters.base import AXES
 from .patching import Applied
-
-AXES = ('batch', 'channel', 'height', 'width')
 
 
 def describe(adapter: Adapter, example: Tensor, dynamic: Sequence[str], applied: Sequence[Applied], versions: dict[str, Any],

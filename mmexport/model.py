@@ -27,7 +27,6 @@ class CheckpointOptions:
     ema: bool = False
     trust: bool = False
     allow_partial: bool = False
-    keep_half: bool = False
 
 
 def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device = 'cpu',
@@ -41,7 +40,7 @@ def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device =
     """
     device = check_device(device)
     options = options or CheckpointOptions()
-    state = None if checkpoint is None else read_state_dict(checkpoint, options.ema, options.trust, options.keep_half)
+    state = None if checkpoint is None else read_state_dict(checkpoint, options.ema, options.trust)
     model = build_model(cfg)
     fit = None if state is None else load_into(model, state, str(checkpoint), options.allow_partial)
     return model.to(device).eval(), fit
@@ -63,6 +62,8 @@ def build_model(cfg: Config) -> nn.Module:
             raise ConfigError(_unknown_type(exc)) from exc
         except (ImportError, ModuleNotFoundError) as exc:
             raise ConfigError(f'building the model needs what is not installed: {exc}') from exc
+        except (TypeError, ValueError, AttributeError, AssertionError) as exc:
+            raise ConfigError(f'the model cannot be built from this config: {type(exc).__name__}: {str(exc).splitlines()[0]}') from exc
     return revert_sync_batchnorm(model).eval()
 
 

@@ -48,7 +48,7 @@ class Report:
     def reasons(self) -> list[str]:
         """Why it is not a pass, a line each."""
         found = [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
-        if found:
+        if any(not row.passed for check in self.checks for row in check.rows if row.stage == EAGER):
             found += [self.place_of_fault]
         return found + [f'test pipeline: {pipeline.reason}' for pipeline in self.pipelines if not pipeline.passed]
 
@@ -79,6 +79,8 @@ class Report:
         if self.fit and (self.fit.missing or self.fit.unexpected or self.fit.misshaped):
             yield (f'checkpoint: {len(self.fit.missing)} keys missing, {len(self.fit.unexpected)} unexpected, '
                    f'{len(self.fit.misshaped)} of another shape')
+            for key in (self.fit.missing + self.fit.misshaped)[:5]:
+                yield f'  not loaded: {key[:64]}'
         on = [row.name for row in self.applied if row.skipped is None]
         yield f'patches: {len(on)} on, {len(self.applied) - len(on)} skipped'
         for artifact, check in zip(self.artifacts, self.checks, strict=True):

@@ -1,7 +1,7 @@
 """What every adapter has: a model inside, tensors in and out, and what the checker has to know about them."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -13,12 +13,14 @@ from ..errors import UnsupportedModelError
 from ..registry import ADAPTERS
 from .preprocess import Preprocess
 
+AXES = ('batch', 'channel', 'height', 'width')
+
 
 @dataclass(frozen=True)
 class OutputSpec:
     """One output of a lowered file, as its manifest describes it.
 
-    `kind` tells the checker which rule applies (see `mmexport.checking.rules`): ``queries`` and ``pixels`` are continuous, with
+    `kind` tells the checker which rule applies (see `mmexport.checking.comparison`): ``queries`` and ``pixels`` are continuous, with
     that as the unit in which jumps are counted; ``labels`` and ``panoptic`` are label maps; ``instance`` belongs to a row group.
     """
 
@@ -99,21 +101,28 @@ class Adapter(nn.Module):
 
 
 @torch.jit.script_if_tracing
-def _refuse_what_was_not_exported(image: Tensor, channels: int) -> Tensor:
+def _refuse_what_was_not_exported(image: Tensor, sides: list[int]) -> Tensor:
     if image.dim() != 4:
         raise ValueError('mmexport: expected an image tensor (N, 3, H, W), got another number of axes')
-    if image.size(1) != channels:
+    if image.size(1) != 3:
         raise ValueError('mmexport: expected an image tensor with 3 channels')
-    if image.dtype != torch.float32 and image.dtype != torch.float16:
-        raise ValueError('mmexport: expected a floating point image, normalised as the manifest says')
+    if image.dtype != torch.float32:
+        raise ValueError('mmexport: expected a floating point image (float32), normalised as the manifest says')
+    for axis, side in enumerate(sides):
+        if side > 0 and image.size(axis) != side:
+            raise ValueError('mmexport: an axis has another size than the one it was exported with, and was not declared dynamic')
     return image
 
 
 class InputGuard(nn.Module):
     """Stands at the door of the graph, so that a wrong input is refused in words instead of being computed wrongly."""
 
+    def __init__(self, shape: Sequence[int] = (), dynamic: Sequence[str] = AXES) -> None:
+        super().__init__()
+        self.sides = [-1 if axis in dynamic else int(side) for axis, side in zip(AXES, shape, strict=False)]
+
     def forward(self, image: Tensor) -> Tensor:
-        return _refuse_what_was_not_exported(image, 3)
+        return _refuse_what_was_not_exported(image, self.sides)
 
 
 @contextmanager

@@ -41,4 +41,5 @@ def instance_evidence(chosen: Tensor, top: dict[str, Tensor], cls_logits: Tensor
     """`mask_near` (N, K, H, W): mask pixels that rounding may flip; `edge_rows` (N, K): rows that may fall out of the top K."""
     slack = 2 * LOGIT_TOLERANCE * float(chosen.abs().max())
     return {'mask_near': (chosen.abs() < slack) & top['thing'][:, :, None, None],
-            'edge_rows': (top['scores'] - top['edge'][:, None]).abs() < THRESHOLD_EDGE}
+            # Two logits may move by a tolerance each, and a softmax by as much of itself.
+            'edge_rows': (top['scores'] - top['edge'][:, None]).abs() < 4 * LOGIT_TOLERANCE * float(cls_logits.abs().max()) * top['scores']}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..artifact import Artifact
-from ..errors import LoweringError
+from ..errors import LoweringError, MMExportError
 from ..registry import BACKENDS
 from .base import Backend
 from .graph import count_kinds, device_literals, follow_input_device
@@ -68,6 +68,8 @@ class TorchScript(Backend):
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter('ignore')
                 return torch.jit.trace(adapter, (example,), check_trace=False)
+        except MMExportError:
+            raise
         except Exception as exc:
             raise LoweringError(f'torch.jit.trace of {type(adapter.model).__name__} failed: {_last_line(exc)}') from exc
 

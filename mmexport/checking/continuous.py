@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 TINY = 1e-12
+MAX_EXEMPT = 0.25
 
 
 def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor],
@@ -25,8 +26,14 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
     metrics: dict[str, Any] = {}
     exempt = evidence.get('exempt')
     if exempt is not None and kind != 'queries':
-        error, metrics['exempt_share'] = _without(error, exempt.bool(), kind)
-    units = _units(error, kind) / scale
+        error, keep = _without(error, exempt.bool(), kind)
+        metrics['exempt_share'] = 1 - float(keep.double().mean())
+        if metrics['exempt_share'] > MAX_EXEMPT:
+            return dict(problem=f"{metrics['exempt_share']:.0%} of the pixels are at the edge of the model's own choice: too few are left "
+                                'to compare', metrics=metrics)
+        units = _units(error, kind)[keep.flatten()] / scale
+    else:
+        units = _units(error, kind) / scale
     metrics.update(_task_metrics(kind, name, wanted, got))
     return dict(max_abs=float(error.max()), max_rel=float(error.max()) / scale,
                 cosine=float(F.cosine_similarity(wanted.flatten(), got.flatten(), dim=0, eps=TINY)),
@@ -40,12 +47,13 @@ def _units(error: Tensor, kind: str) -> Tensor:
     return (error.amax(dim=1) if kind == 'pixels' else error).flatten()
 
 
-def _without(error: Tensor, exempt: Tensor, kind: str) -> tuple[Tensor, float]:
+def _without(error: Tensor, exempt: Tensor, kind: str) -> tuple[Tensor, Tensor]:
+    """The error with zeros at exempt pixels, and which pixels remain (N, h, w)."""
     mask = exempt[:, None] if kind == 'pixels' else exempt
     if mask.shape[-2:] != error.shape[-2:]:
         mask = F.interpolate(exempt[:, None].float(), size=error.shape[-2:], mode='nearest').bool()
         mask = mask if kind == 'pixels' else mask[:, 0]
-    return error.masked_fill(mask, 0.0), float(mask.double().mean())
+    return error.masked_fill(mask, 0.0), ~(mask[:, 0] if kind == 'pixels' else mask)
 
 
 def _task_metrics(kind: str, name: str, wanted: Tensor, got: Tensor) -> dict[str, float]:

@@ -30,14 +30,15 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
             differs = expected['masks'][image, row] != actual['masks'][image, match]
             tally.judge(clearly=bool((differs & ~near[row]).any()),
                         score=float((expected['scores'][image, row] - actual['scores'][image, match]).abs()),
-                        box=0.0 if bool(differs.any()) else float(
-                            (expected['boxes'][image, row] - actual['boxes'][image, match]).abs().max()))
+                        box=float((_box(actual['masks'][image, match]) - actual['boxes'][image, match]).abs().max()))
         surplus = found - sum(match is not None for _, match, _ in matches)
         tally.lost += max(0, surplus - int(edge[:count].sum()))
     metrics = dict(rows=rows, rows_lost=tally.lost, rows_wrong=tally.wrong, masks_clearly_different=tally.masks,
                    score_error=tally.score, box_error=tally.box, mask_iou=sum(tally.ious) / len(tally.ious) if tally.ious else 0.0)
-    if rows == 0:
-        return dict(problem='no instance survived: nothing was compared', metrics=metrics)
+    if not tally.ious:
+        return dict(problem=f'none of {rows} instances was found again: nothing was compared', metrics=metrics)
+    if _left_over(actual):
+        return dict(problem='rows from num on are not zero', metrics=metrics)
     return dict(max_abs=tally.score, max_rel=tally.score / tally.slack * tolerance,
                 beyond=min(1.0, (tally.lost + tally.wrong) / rows), metrics=metrics)
 
@@ -76,6 +77,19 @@ def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image
         if best is not None:
             free[best] = False
     return matches
+
+
+def _box(mask: Tensor) -> Tensor:
+    """x1, y1, x2 + 1, y2 + 1 of what is set in (H, W); zeros for nothing. A mask may differ in near pixels, a box only with it."""
+    y, x = mask.nonzero(as_tuple=True)
+    if not len(y):
+        return torch.zeros(4)
+    return torch.stack([x.min(), y.min(), x.max() + 1, y.max() + 1]).float()
+
+
+def _left_over(actual: Mapping[str, Tensor]) -> bool:
+    return any(bool(actual[name][image, int(count):].any()) for image, count in enumerate(actual['num'])
+               for name in ('boxes', 'scores', 'labels', 'masks'))
 
 
 def _same(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, row: int) -> bool:

@@ -5,6 +5,7 @@ import argparse
 import json
 import sys
 import time
+import zipfile
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -26,8 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     try:
         found = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device))
-    except (OSError, ValueError, KeyError) as exc:
-        print(f'{args.folder} cannot be checked: {exc}', file=sys.stderr)
+    except (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile) as exc:
+        print(f'{args.folder} cannot be checked: {type(exc).__name__}: {_reason(exc)}', file=sys.stderr)
         return 2
     if args.out:
         args.out.write_text(json.dumps(found))

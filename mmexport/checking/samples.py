@@ -37,7 +37,8 @@ class Sample:
     @property
     def nbytes(self) -> int:
         tensors: Iterable[Tensor] = (self.image, *self.expected.values(), *self.evidence.values(), *self.patched.values())
-        return sum(tensor.numel() * (1 if tensor.dtype == torch.bool else tensor.element_size()) for tensor in tensors)
+        # Masks and label maps are deflated, to a tenth of this or less.
+        return sum(tensor.numel() * tensor.element_size() // (1 if tensor.is_floating_point() else 8) for tensor in tensors)
 
 
 def write_samples(path: Path, samples: Sequence[Sample], extra: Mapping[str, Any]) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import re
 import warnings
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,10 +80,14 @@ def _read_pickle(path: Path, trust: bool) -> Any:
 
 def _refuse_foreign_zip(path: Path) -> None:
     """torch hands a zip without ``data.pkl``, or a TorchScript one, to other readers than ours; stop before that."""
-    if not zipfile.is_zipfile(path):
-        return
-    with zipfile.ZipFile(path) as archive:
-        names = {name.rsplit('/', 1)[-1] for name in archive.namelist()}
+    with path.open('rb') as file:
+        if file.read(4) != b'PK\x03\x04':
+            return
+    # By torch's own reader: Python's zipfile does not see an archive that is followed by 64 KiB of anything.
+    try:
+        names = {name.rsplit('/', 1)[-1] for name in torch._C.PyTorchFileReader(str(path)).get_all_records()}
+    except RuntimeError as exc:
+        raise CheckpointError(f'{path} is a zip file that torch cannot read (cut short?): {_one_line(exc)}') from exc
     if 'constants.pkl' in names:
         raise CheckpointError(f'{path} is a TorchScript file, not a checkpoint: give the .pth that it was exported from')
     if 'data.pkl' not in names:

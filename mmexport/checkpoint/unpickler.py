@@ -95,8 +95,25 @@ _INERT = {('datetime', name) for name in ('datetime', 'date', 'time', 'timedelta
 _NUMPY_NAMES = ('scalar', '_reconstruct', '_frombuffer', 'ndarray', 'dtype')
 
 
-class Unpickler(pickle.Unpickler):
-    """`pickle.Unpickler` with a closed ``find_class``."""
+_InPython: Any = pickle._Unpickler  # type: ignore[attr-defined]
+
+
+class Unpickler(_InPython):  # type: ignore[misc]
+    """`pickle.Unpickler` with a closed ``find_class``, which gives state to fresh objects only.
+
+    Python's own form of the class, because the one in C has no hook for BUILD, and BUILD sets attributes on whatever lies on the stack:
+    also on the classes and functions that ``find_class`` hands out, for the rest of the process.
+    """
+
+    dispatch = dict(_InPython.dispatch)
+
+    def load_build(self) -> None:
+        target = self.stack[-2]
+        if not isinstance(target, (torch.Tensor, collections.OrderedDict, Inert, InertDict)):
+            raise RefusedName(f'attributes on {getattr(target, "__name__", type(target).__name__)}')
+        super().load_build()
+
+    dispatch[pickle.BUILD[0]] = load_build
 
     def find_class(self, module: str, name: str) -> Any:
         if module in ('builtins', '__builtin__') and name == 'getattr':

@@ -1,8 +1,8 @@
 """Multi-scale deformable attention in plain PyTorch, in two forms with the same result up to rounding.
 
 ``bag`` gathers the four corners of every sample as rows of the value table and adds them up with ``embedding_bag``: one pass, no
-intermediate of the size of the samples, seven times as fast on a CPU as upstream's form (benchmarks/results). ``grid`` samples each
-level with ``grid_sample``, for runtimes without ``embedding_bag``. Both add level by level, so neither stacks all levels' samples.
+intermediate of the size of the samples. ``grid`` samples each level with ``grid_sample`` and adds the levels up one by one, for
+runtimes without ``embedding_bag``. Neither stacks the samples of all levels, as upstream does.
 
 Shapes: value (N, S, heads, d), S the sum of the levels' h * w; shapes, a list of L (h, w); offsets (N, Q, heads, L, P, 2), in cells,
 x first; weights (N, Q, heads, L, P); reference (N, Q, L, 2) in 0..1, or (N, Q, L, 4) with box sizes. Result (N, Q, heads * d).

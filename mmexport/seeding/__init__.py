@@ -14,12 +14,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..adapters import Adapter, MaskClassification, build_adapter
+from ..errors import MMExportError
 from ..inputs import picture
 from .calibrate import calibrate
 from .constants import randomise_constants
 from .queries import damp_branches, fit_queries, query_heads
 
 IMAGES, SIDE = 16, 128
+
+
+class SeedingError(MMExportError):
+    """Weights that would prove nothing are not written."""
+
 # Segments that survive the config's own thresholds in each of the scenes below, and how often other regions are tried for it.
 SEGMENTS, LARGE, ATTEMPTS = 5, 4, 6
 SCENES = ((1, 3, 128, 160), (1, 3, 161, 97), (1, 3, 256, 256), (1, 3, 250, 333))
@@ -51,6 +57,8 @@ def seed_model(model: nn.Module, seed: int = 0) -> dict[str, Tensor]:
                 fit_queries(model, head, lambda: adapter.raw(images), generator)
                 if rich_enough(model, seed):
                     break
+            else:
+                raise SeedingError(f'seed {seed}: no choice of regions gave {SEGMENTS} segments in each scene; try another seed')
     return model.state_dict()
 
 

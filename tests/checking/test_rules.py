@@ -153,3 +153,37 @@ def test_vacuous_needs_change_in_channels_and_labels() -> None:
 def test_a_row_survives_json() -> None:
     row = judge(LOGITS, torch.randn(1, 2, 3, 3), torch.randn(1, 2, 3, 3))
     assert Comparison.from_dict(row.as_dict()) == row
+
+
+def test_panoptic_encoding_is_not_only_the_class() -> None:
+    expected = torch.full((1, 6, 6), 133, dtype=torch.int32)
+    expected[0, :2], expected[0, 2:4] = 1003, 120
+    for wrong, value in ((1003, 3), (120, 3120), (133, -867), (133, 1133)):
+        actual = expected.clone()
+        actual[expected == wrong] = value
+        assert not judge(PANOPTIC, expected, actual).passed, (wrong, value)
+
+
+def test_decisions_get_no_slack_beyond_the_noise() -> None:
+    expected = torch.randint(0, 5, (1, 10, 10), dtype=torch.int32)
+    actual = expected.clone()
+    actual[0, 0, :2] += 1
+    assert not judge(LABELS, expected, actual, floors={'labels': 1e-7}).passed
+    assert judge(LABELS, expected, actual, floors={'labels': 0.02}).passed
+
+
+def test_too_much_exempt_is_no_comparison() -> None:
+    expected = torch.randn(1, 2, 6, 6)
+    row = judge(LOGITS, expected, expected * 0, evidence={'exempt': torch.ones(1, 6, 6, dtype=torch.bool)})
+    assert 'too few are left' in str(row.reason)
+    labels = torch.randint(0, 5, (1, 8, 8), dtype=torch.int32)
+    assert 'too few are left' in str(judge(LABELS, labels, labels + 1, evidence={'margin': torch.zeros(1, 8, 8)}).reason)
+
+
+def test_rows_that_do_not_count_are_zero_and_no_rows_are_no_comparison() -> None:
+    wrong = {name: tensor.clone() for name, tensor in instances().items()}
+    wrong['scores'][0, 3] = 0.5
+    assert 'not zero' in str(compare(INSTANCE, instances(), list(wrong.values()), {}, sample='s', stage='t')[0].reason)
+    none = {name: torch.zeros_like(tensor) for name, tensor in instances().items()}
+    edge = torch.ones(1, 4, dtype=torch.bool)
+    assert not compare(INSTANCE, instances(), list(none.values()), {'edge_rows': edge}, sample='s', stage='t')[0].passed

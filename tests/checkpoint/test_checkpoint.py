@@ -194,3 +194,22 @@ def test_names_that_do_something_are_refused(name: tuple[str, str]) -> None:
     from mmexport.checkpoint.unpickler import RefusedName, Unpickler
     with pytest.raises(RefusedName, match=name[1]):
         Unpickler(io.BytesIO()).find_class(*name)
+
+
+def test_state_is_given_to_fresh_objects_only(tmp_path: Path) -> None:
+    """A BUILD on a function or class would change it for the rest of the process."""
+    rebuild = torch._utils._rebuild_tensor_v2
+    before = rebuild.__dict__.copy()
+    evil = b'\x80\x02}ctorch._utils\n_rebuild_tensor_v2\n}X\x04\x00\x00\x00markK\x01sb.'
+    with pytest.raises(CheckpointError, match='attributes on _rebuild_tensor_v2'):
+        from mmexport.checkpoint import unpickler
+        unpickler.load(io.BytesIO(evil))
+    assert rebuild.__dict__ == before
+
+
+def test_a_torchscript_file_with_junk_behind_it_is_still_one(tmp_path: Path) -> None:
+    torch.jit.script(nn.Linear(1, 1)).save(tmp_path / 'script.pth')
+    with (tmp_path / 'script.pth').open('ab') as file:
+        file.write(b'\0' * 68_000)
+    with pytest.raises(CheckpointError, match='TorchScript|cannot read'):
+        read_state_dict(tmp_path / 'script.pth')
