@@ -120,6 +120,8 @@ def judge_rows(change: str, **evidence: torch.Tensor) -> Comparison:
         actual['labels'][0, 2] = 1
     elif change == 'row':
         actual['num'][0] = 2
+        for name in ('boxes', 'scores', 'labels', 'masks'):
+            actual[name][0, 2:] = 0
     elif change == 'box':
         actual['boxes'][0, 0, 0] += 1
     return compare(INSTANCE, instances(), list(actual.values()), evidence, sample='s', stage='t')[0]
