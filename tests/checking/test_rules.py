@@ -114,6 +114,7 @@ def judge_rows(change: str, **evidence: torch.Tensor) -> Comparison:
         actual = {name: tensor[:, [2, 0, 1, 3]] if tensor.dim() > 1 else tensor for name, tensor in actual.items()}
     elif change == 'mask':
         actual['masks'][0, 0, 7, 7] = True
+        actual['boxes'][0, 0] = torch.tensor([0, 0, 8, 8])
     elif change == 'score':
         actual['scores'][0, 1] += 1e-3
     elif change == 'label':
