@@ -47,7 +47,10 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
         SetupError: it needs what is not installed.
     """
     BACKENDS.import_from_location()
-    words = {cls.name: name for name, cls in BACKENDS.module_dict.items()}
+    # A class derived from a backend inherits its word; the first one, mmexport's own, keeps it.
+    words: dict[str, str] = {}
+    for name, cls in BACKENDS.module_dict.items():
+        words.setdefault(cls.name, name)
     if isinstance(spec, str):
         spec = {'type': words.get(spec.lower(), spec)}
     if spec.get('type') not in BACKENDS.module_dict:

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 # A channel that hardly varies would otherwise be blown up a thousandfold, rounding included.
 VARIANCE_FLOOR = 1e-2
 EIGENVALUE_FLOOR = 1e-2
-LOGIT_STD = 1.5
+LOGIT_STD = 3.0
 CLASS_LAYERS = ('conv_seg', 'fc_seg', 'cls_seg', 'mask_norm')
 
 
