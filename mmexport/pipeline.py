@@ -1,6 +1,7 @@
 """The config's own test pipeline and ``test_step``, as an independent witness for one photograph.
 
-Everything else in a verification compares an adapter with itself; here OpenMMLab's own post-processing has the word.
+Everything else in a verification compares an adapter with itself; here OpenMMLab's own post-processing has the word: the model's
+``predict``, which ``test_step`` calls after the data_preprocessor that `read_photograph` runs.
 """
 from __future__ import annotations
 

@@ -4,7 +4,8 @@
 ``builtins.getattr``. Allowing that name would allow everything, so here it becomes a function that gets nothing. Names outside the
 lists below are refused by name, before anything is called.
 
-The module is handed to ``torch.load(pickle_module=...)``, which torch 2.1 to 2.15 take alike; hence its ``Unpickler`` and ``load``.
+The module is handed to ``torch.load(pickle_module=...)``, hence its ``Unpickler`` and ``load``. Run with
+torch 2.13; other versions were not tried.
 """
 from __future__ import annotations
 
