@@ -42,6 +42,7 @@ lint: $(READY)
 
 verify-configs: $(READY)
 	$(PY) benchmarks/verify_configs.py --out benchmarks/results/verify_configs.json
+	$(PY) benchmarks/verify_configs.py --reverse --out benchmarks/results/verify_configs_reverse.json
 
 clean:
 	rm -rf $(VENV) work_dirs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -92,7 +92,8 @@ def check_pipeline(adapter: Adapter, artifact: Callable[[Tensor], Any], photogra
         outputs = artifact(image)
         found = {spec.name: output.cpu() for spec, output in zip(adapter.specs, outputs, strict=True)}
         wanted = {name: tensor.cpu() for name, tensor in adapter.upstream(image, photograph.img_shape).items()}
-        evidence = {name: tensor.cpu() for name, tensor in adapter.evidence(adapter.raw(image), image).items()}
+        raw, seen = adapter.watch(image)
+        evidence = {name: tensor.cpu() for name, tensor in adapter.evidence(raw, image, seen).items()}
     shares = _agreements(wanted, found, evidence, height, width)
     threshold = PADDED_AGREEMENT if any(padded) else 1.0
     return PipelineCheck(min(shares), threshold, padded, tuple(image.shape))

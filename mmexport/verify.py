@@ -171,7 +171,7 @@ def _run(adapter: Adapter, memory: Memory, name: str, when: str, image: Tensor) 
         image = adapter.preprocess(image)
         raw, seen = memory.watch(adapter, name, when, image)
         outputs = adapter.decide(raw, image)
-        evidence = {**seen, **(adapter.evidence(raw, image) if adapter.outputs == 'final' and when == 'eager' else {})}
+        evidence = adapter.evidence(raw, image, seen) if adapter.outputs == 'final' and when == 'eager' else seen
     named = {spec.name: output.cpu() for spec, output in zip(adapter.specs, outputs, strict=True)}
     return named, {key: tensor.cpu() for key, tensor in evidence.items()}
 

@@ -87,9 +87,9 @@ class Adapter(nn.Module):
         """Run the network eagerly; return `raw` and the evidence that only shows while it runs (PointRend's choice of points)."""
         return self.raw(image), {}
 
-    def evidence(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
-        """What the checker needs to judge a difference in ``final`` outputs: margins, edges of thresholds."""
-        return {}
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What the checker needs to judge a difference in ``final`` outputs: margins, edges of thresholds, and what `watch` saw."""
+        return seen
 
     def upstream(self, image: Tensor, img_shape: tuple[int, int]) -> dict[str, Tensor]:
         """What OpenMMLab's own ``predict`` answers for a normalised `image`, cropped to `img_shape`; ``final`` outputs only."""

@@ -116,7 +116,7 @@ class MaskClassification(Adapter):
         return dict(scores=scores.gather(1, order), labels=labels.gather(1, order), thing=thing.gather(1, order),
                     query=(index // self.num_classes).gather(1, order), count=thing.sum(dim=1), edge=scores[:, -1])
 
-    def evidence(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
         from .evidence import instance_evidence, panoptic_evidence
         cls_logits, mask_logits = raw
         masks = F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)

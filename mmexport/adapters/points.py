@@ -1,12 +1,12 @@
 """PointRend's choice of points: where eager itself was undecided which pixels to refine.
 
 A refined pixel has another value than an unrefined one, so a rounding that swaps two equally uncertain pixels is a jump. Only
-pixels at the edge of eager's own top k are exempt from comparison, and what they touch when the map is enlarged.
+pixels at the edge of eager's own top k are exempt from comparison, and what is mixed from them when the map is enlarged.
 Source: mmseg/models/decode_heads/point_head.py.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,30 +41,29 @@ def points_at_the_edge(choices: list[Choice]) -> Tensor:
     """(N, h, w) bool at the last step's size."""
     edge: Tensor | None = None
     for uncertainty, count, scale in choices:
-        touched = torch.zeros_like(uncertainty, dtype=torch.bool) if edge is None else _enlarged(edge, uncertainty)
-        edge = touched | _undecided(uncertainty, count, scale, touched)
+        touched = torch.zeros_like(uncertainty, dtype=torch.bool) if edge is None else mixed_from(edge, uncertainty.shape[-2:])
+        edge = touched | torch.stack([_undecided(*image, count, scale) for image in zip(uncertainty, touched, strict=True)])
     assert edge is not None
-    return _grown(edge)
+    return edge
 
 
-def _undecided(uncertainty: Tensor, count: int, scale: float, touched: Tensor) -> Tensor:
-    """Pixels around the k-th place: closer to it than two logits can move, or than the pixels touched before can shift it."""
-    flat = uncertainty.flatten(1)
-    if count >= flat.shape[1]:
+def mixed_from(edge: Tensor, size: Sequence[int]) -> Tensor:
+    """edge (N, h, w) -> (N, H, W): what bilinear resizing, with aligned corners or without, mixes from any pixel of `edge`."""
+    mixes = [F.interpolate(edge[:, None].float(), size=tuple(size), mode='bilinear', align_corners=aligned)[:, 0] > 0
+             for aligned in (False, True)]
+    return mixes[0] | mixes[1]
+
+
+def _undecided(uncertainty: Tensor, touched: Tensor, count: int, scale: float) -> Tensor:
+    """(h, w) of one image: pixels that rounding can move over the k-th place.
+
+    Touched pixels may be anywhere, so of the others between k less their number and k are chosen: the threshold lies between the two
+    values at those ranks. An uncertainty is a difference of two logits, and the threshold is one too, so they approach by four.
+    """
+    others = uncertainty[~touched].sort(descending=True).values
+    if count >= uncertainty.numel() or not len(others):
         return torch.zeros_like(touched)
-    ranked = flat.sort(dim=1, descending=True).values
-    shift = int(touched.flatten(1).sum(dim=1).max())
-    upper = ranked[:, max(count - 1 - shift, 0)]
-    lower = ranked[:, min(count + shift, flat.shape[1] - 1)]
-    slack = 2 * LOGIT_TOLERANCE * scale
-    near = (flat <= upper[:, None] + slack) & (flat >= lower[:, None] - slack)
-    return near.view_as(uncertainty)
-
-
-def _enlarged(edge: Tensor, like: Tensor) -> Tensor:
-    return F.interpolate(_grown(edge)[:, None].float(), size=like.shape[-2:], mode='nearest')[:, 0].bool()
-
-
-def _grown(edge: Tensor) -> Tensor:
-    """One pixel in every direction: what bilinear enlarging mixes."""
-    return F.max_pool2d(edge[:, None].float(), 3, stride=1, padding=1)[:, 0].bool()
+    strictest = others[min(max(count - int(touched.sum()) - 1, 0), len(others) - 1)]
+    mildest = others[min(count, len(others) - 1)]
+    slack = 4 * LOGIT_TOLERANCE * scale
+    return (uncertainty <= strictest + slack) & (uncertainty >= mildest - slack)

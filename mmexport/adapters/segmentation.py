@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..registry import ADAPTERS
 from .base import Adapter, OutputSpec, answering
-from .points import points_at_the_edge, recorded_points
+from .points import mixed_from, points_at_the_edge, recorded_points
 
 
 def image_metas(image: Tensor) -> list[dict[str, Any]]:
@@ -68,16 +68,22 @@ class Segmentation(Adapter):
         logits: Tensor = self.head.predict_by_feat(raw[0], image_metas(image))
         return logits
 
-    def evidence(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
-        """`margin`: how far the chosen label is ahead of the next, in units of the logits' scale."""
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
+        """`margin` (N, H, W): how far the chosen label is ahead of the next, in units of the logits' scale. `exempt` (N, H, W), with
+        PointRend's head: what is mixed from points at the edge of its choice.
+        """
+        exempt = {name: mixed_from(edge, image.shape[2:]) for name, edge in seen.items()}
+        return {'margin': self._margin(raw, image), **exempt}
+
+    def _margin(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
         logits = self.full_size(raw, image)
         scale = logits.abs().max().clamp_min(1e-12)
         if logits.shape[1] == 1:
             threshold = float(self.head.threshold)
             edge = math.log(threshold / (1 - threshold))
-            return {'margin': (logits[:, 0] - edge).abs() * 2 / scale}
+            return (logits[:, 0] - edge).abs() * 2 / scale
         top = logits.topk(2, dim=1).values
-        return {'margin': (top[:, 0] - top[:, 1]) / scale}
+        return (top[:, 0] - top[:, 1]) / scale
 
     def upstream(self, image: Tensor, img_shape: tuple[int, int]) -> dict[str, Tensor]:
         from mmseg.structures import SegDataSample

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 TINY = 1e-12
-MAX_EXEMPT = 0.5
+MAX_EXEMPT = 0.25
 
 
 def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor],
@@ -49,11 +49,7 @@ def _units(error: Tensor, kind: str) -> Tensor:
 
 def _without(error: Tensor, exempt: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     """The error with zeros at exempt pixels, and which pixels remain (N, h, w)."""
-    mask = exempt[:, None] if kind == 'pixels' else exempt
-    if mask.shape[-2:] != error.shape[-2:]:
-        mask = F.interpolate(exempt[:, None].float(), size=error.shape[-2:], mode='nearest').bool()
-        mask = mask if kind == 'pixels' else mask[:, 0]
-    return error.masked_fill(mask, 0.0), ~(mask[:, 0] if kind == 'pixels' else mask)
+    return error.masked_fill(exempt[:, None] if kind == 'pixels' else exempt, 0.0), ~exempt
 
 
 def _task_metrics(kind: str, name: str, wanted: Tensor, got: Tensor) -> dict[str, float]:
