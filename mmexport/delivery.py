@@ -17,7 +17,7 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
     """Move each artifact to its place, write ``report.json``, and return the report with the places in it."""
     delivered = []
     # A file whose decisions disagree with the model's own post-processing is as wrong as one whose numbers do.
-    agreed = all(pipeline.passed for pipeline in report.pipelines)
+    agreed = all(pipeline.passed is not False for pipeline in report.pipelines)
     for artifact, check in zip(report.artifacts, report.checks, strict=True):
         if keep:
             keep_samples(artifact, samples, report.tolerance)

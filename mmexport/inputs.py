@@ -37,13 +37,10 @@ def traced_shape(cfg: Config, section: dict[str, Any]) -> tuple[int, int, int, i
 
 
 def make_inputs(cfg: Config, section: dict[str, Any], adapter: Adapter, device: torch.device) -> dict[str, Tensor]:
-    """Named images on `device`, the traced one first: another of its shape, another size, another aspect, a batch, the photograph."""
+    """Named images on `device`, the traced one first: another of its shape, another size, another aspect, a batch."""
     shape = traced_shape(cfg, section)
     shapes = {'traced': shape, 'same shape': shape, **other_shapes(shape, section)}
-    images = {name: picture(size, seed, adapter).to(device) for seed, (name, size) in enumerate(shapes.items())}
-    if section['inputs']['image']:
-        images['photograph'] = photograph(section['inputs']['image'], shape[2:], adapter).to(device)
-    return images
+    return {name: picture(size, seed, adapter).to(device) for seed, (name, size) in enumerate(shapes.items())}
 
 
 def other_shapes(shape: Sequence[int], section: dict[str, Any]) -> dict[str, tuple[int, ...]]:

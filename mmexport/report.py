@@ -42,7 +42,7 @@ class Report:
         verdicts = [check.passed for check in self.checks]
         if any(verdict is None for verdict in verdicts) or not verdicts:
             return None
-        return all(verdicts) and all(pipeline.passed for pipeline in self.pipelines)
+        return all(verdicts) and all(pipeline.passed is not False for pipeline in self.pipelines)
 
     @property
     def reasons(self) -> list[str]:
@@ -50,7 +50,7 @@ class Report:
         found = [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
         if any(not row.passed for check in self.checks for row in check.rows if row.stage == EAGER):
             found += [self.place_of_fault]
-        return found + [f'test pipeline: {pipeline.reason}' for pipeline in self.pipelines if not pipeline.passed]
+        return found + [f'test pipeline: {pipeline.reason}' for pipeline in self.pipelines if pipeline.passed is False]
 
     @property
     def place_of_fault(self) -> str:

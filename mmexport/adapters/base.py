@@ -91,8 +91,8 @@ class Adapter(nn.Module):
         """What the checker needs to judge a difference in ``final`` outputs: margins, edges of thresholds, and what `watch` saw."""
         return seen
 
-    def upstream(self, image: Tensor, img_shape: tuple[int, int]) -> dict[str, Tensor]:
-        """What OpenMMLab's own ``predict`` answers for a normalised `image`, cropped to `img_shape`; ``final`` outputs only."""
+    def read(self, samples: list[Any]) -> dict[str, Tensor]:
+        """OpenMMLab's data samples, as ``test_step`` or ``predict`` returns them -> the ``final`` outputs by name."""
         raise NotImplementedError
 
     def notes(self) -> dict[str, Any]:

@@ -128,19 +128,15 @@ class MaskClassification(Adapter):
             found |= instance_evidence(_rows(masks, top['query']), top, cls_logits)
         return found
 
-    def upstream(self, image: Tensor, img_shape: tuple[int, int]) -> dict[str, Tensor]:
-        from mmdet.structures import DetDataSample
-        size = tuple(image.shape[2:])
-        meta = dict(img_shape=img_shape, ori_shape=img_shape, batch_input_shape=size, pad_shape=size, scale_factor=(1.0, 1.0))
-        samples = [DetDataSample(metainfo=dict(meta)) for _ in range(image.shape[0])]
-        found = self.model.predict(image, samples, rescale=False)  # type: ignore[operator]
+    def read(self, samples: list[Any]) -> dict[str, Tensor]:
         answer: dict[str, Tensor] = {}
         if self.panoptic_on:
-            answer['panoptic'] = torch.stack([sample.pred_panoptic_seg.sem_seg[0] for sample in found])
+            answer['panoptic'] = torch.stack([sample.pred_panoptic_seg.sem_seg[0] for sample in samples])
         if self.instance_on:
+            found = samples[0].pred_instances
             for name, key in (('boxes', 'bboxes'), ('scores', 'scores'), ('labels', 'labels'), ('masks', 'masks')):
-                answer[name] = found[0].pred_instances[key][None]
-            answer['num'] = torch.tensor([len(found[0].pred_instances)])
+                answer[name] = found[key][None]
+            answer['num'] = torch.tensor([len(found)])
         return answer
 
 

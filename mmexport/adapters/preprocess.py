@@ -47,6 +47,11 @@ class Preprocess(nn.Module):
             picture = picture[:, [2, 1, 0]]
         return (picture - self.mean) / self.std
 
+    def undo(self, image: Tensor) -> Tensor:
+        """The other way: what `normalize` would turn into `image`."""
+        picture = image * self.std + self.mean
+        return picture[:, [2, 1, 0]] if self.flip else picture
+
     def describe(self) -> dict[str, Any]:
         return dict(inside_graph=self.inside, swaps_bgr_rgb=self.flip, mean=self.mean.flatten().tolist(),
                     std=self.std.flatten().tolist(), pad_size_divisor=self.pad_divisor,

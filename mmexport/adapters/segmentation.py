@@ -85,14 +85,8 @@ class Segmentation(Adapter):
         top = logits.topk(2, dim=1).values
         return (top[:, 0] - top[:, 1]) / scale
 
-    def upstream(self, image: Tensor, img_shape: tuple[int, int]) -> dict[str, Tensor]:
-        from mmseg.structures import SegDataSample
-        height, width = image.shape[2:]
-        meta = dict(img_shape=(height, width), ori_shape=img_shape, pad_shape=(height, width), batch_input_shape=(height, width),
-                    padding_size=[0, width - img_shape[1], 0, height - img_shape[0]])
-        samples = [SegDataSample(metainfo=dict(meta)) for _ in range(image.shape[0])]
-        found = self.model.predict(image, samples)  # type: ignore[operator]
-        return {'labels': torch.stack([sample.pred_sem_seg.data[0] for sample in found]).to(torch.int32)}
+    def read(self, samples: list[Any]) -> dict[str, Tensor]:
+        return {'labels': torch.stack([sample.pred_sem_seg.data[0] for sample in samples]).to(torch.int32)}
 
     def notes(self) -> dict[str, Any]:
         test_cfg = self.model.test_cfg

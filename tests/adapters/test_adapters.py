@@ -12,6 +12,7 @@ from mmexport.errors import UnsupportedModelError
 from mmexport.inputs import make_inputs, picture
 from mmexport.model import build_model
 from mmexport.seeding import seed_model
+from tests.predicting import predicted
 from tests.tiny import NAMES, SHAPE, seeded, tiny
 
 
@@ -21,7 +22,7 @@ def test_final_outputs_equal_upstreams_predict(name: str) -> None:
     image = picture(SHAPE, 2, adapter)
     with torch.no_grad():
         found = dict(zip((spec.name for spec in adapter.specs), adapter(image), strict=True))
-        wanted = adapter.upstream(image, (SHAPE[2], SHAPE[3]))
+        wanted = predicted(adapter, image)
     for key in ('labels', 'panoptic'):
         if key in wanted and wanted[key].dim() == 3:
             assert found[key].dtype == torch.int32
@@ -78,7 +79,7 @@ def test_one_channel_heads_are_thresholded_as_mmseg_does() -> None:
     image = picture(SHAPE, 1, adapter)
     with torch.no_grad():
         labels, scores = adapter(image)
-        wanted = adapter.upstream(image, (SHAPE[2], SHAPE[3]))['labels']
+        wanted = predicted(adapter, image)['labels']
     assert torch.equal(labels, wanted)
     assert set(labels.unique().tolist()) == {0, 1}
     assert torch.equal(labels.bool(), scores > 0.3)
