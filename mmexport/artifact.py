@@ -15,6 +15,7 @@ from typing import Any
 
 MANIFEST = 'manifest.json'
 SAMPLES = 'samples.npz'
+REPORT = 'report.json'
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,19 @@ def _exchange(one: Path, other: Path) -> bool:
         return False
     here, exchange = -100, 2
     return bool(renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
+def link(place: Path, target: str) -> None:
+    """Make `place` a relative link to `target` in one step; a copy where the file system has no links."""
+    if place.is_symlink() and os.readlink(place) == target:
+        return
+    draft = place.with_name(f'.{place.name}.{os.getpid()}')
+    draft.unlink(missing_ok=True)
+    try:
+        draft.symlink_to(target)
+    except OSError:
+        shutil.copyfile(place.parent / target, draft)
+    draft.replace(place)
 
 
 def write_json(path: Path, content: Any) -> None:

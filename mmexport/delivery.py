@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .artifact import Artifact, publish, write_json
+from .artifact import REPORT, Artifact, link, publish, write_json
 from .checking.samples import Sample
 from .report import Report
 from .verify import keep_samples
@@ -14,20 +14,25 @@ FAILED = 'failed'
 
 
 def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
-    """Move each artifact to its place, write ``report.json``, and return the report with the places in it."""
-    delivered = []
+    """Move each artifact to its place, with the report of its run beside it, and return the report with the places in it.
+
+    ``report.json`` in the root is a link to the one in the first backend's folder: file and report change in the same step, so that a
+    kill never leaves one run's file under another run's report.
+    """
     # A file whose decisions disagree with the model's own post-processing is as wrong as one whose numbers do.
     agreed = all(pipeline.passed is not False for pipeline in report.pipelines)
-    for artifact, check in zip(report.artifacts, report.checks, strict=True):
+    made = report.artifacts
+    roots = [_root(report.work_dir, check.passed is not False and agreed) for check in report.checks]
+    report = replace(report, artifacts=tuple(
+        Artifact(artifact.backend, root / artifact.backend / artifact.file.name, Artifact.read(artifact.folder).manifest)
+        for artifact, root in zip(made, roots, strict=True)))
+    for artifact, root in zip(made, roots, strict=True):
         if keep:
             keep_samples(artifact, samples, report.tolerance)
-        place = _root(report.work_dir, check.passed is not False and agreed) / artifact.backend
-        publish(artifact.folder, place)
-        delivered.append(Artifact(artifact.backend, place / artifact.file.name, artifact.manifest))
-    report = replace(report, artifacts=tuple(delivered))
-    root = _root(report.work_dir, report.passed is not False)
-    root.mkdir(parents=True, exist_ok=True)
-    write_json(root / 'report.json', report.as_dict())
+        write_json(artifact.folder / REPORT, report.as_dict())
+        publish(artifact.folder, root / artifact.backend)
+    for artifact, root in reversed(list(zip(made, roots, strict=True))):
+        link(root / REPORT, f'{artifact.backend}/{REPORT}')
     return report
 
 

@@ -36,7 +36,7 @@ class Exporter:
     Args:
         cfg: any OpenMMLab config; its ``export`` section is optional.
         checkpoint: a file, or None for the weights that the model is built with (or `model` has).
-        work_dir: gets a folder for each backend and ``report.json``; what failed lies under ``failed/`` instead.
+        work_dir: gets a folder for each backend, with the report in it; what failed lies under ``failed/`` instead.
         device: where the model runs, is lowered and is checked.
         options: how the checkpoint is read.
         checking: False only lowers; whatever was not run then reads None in the report.

@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 from .errors import PatchError
 from .registry import PATCHES
 
+ABSENT = object()
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -40,7 +42,7 @@ class Patch:
         return None
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The function to stand in for `original`, of the same signature."""
+        """The function to stand in for `original`, of the same signature, with ``self`` or ``cls`` where it has one."""
         raise NotImplementedError
 
 
@@ -66,18 +68,20 @@ def patched(patches: str | Sequence[Any] = 'auto', env: Environment | None = Non
         patches: ``'auto'`` (all registered), or a list of names, of config dicts and of `Patch` objects, which may hold ``'auto'``.
 
     Raises:
-        PatchError: a target does not exist in the installed version, or a name is not registered.
+        PatchError: a target does not exist in the installed version, a name is not registered, or none of the packages that a patch
+            is for is installed although it was asked for by name.
     """
     env = env or Environment()
+    named = {type(patch).__name__ for patch in resolve([item for item in _listed(patches) if item != 'auto'])}
     with ExitStack() as undo:
-        yield [_put_on(patch, env, undo) for patch in resolve(patches)]
+        yield [_put_on(patch, env, undo, type(patch).__name__ in named) for patch in resolve(patches)]
 
 
 def resolve(patches: str | Sequence[Any]) -> list[Patch]:
     """Names, dicts and objects -> patches, each once, in the registry's order for ``'auto'``."""
     PATCHES.import_from_location()
     found: dict[str, Patch] = {}
-    for item in [patches] if isinstance(patches, str) else patches:
+    for item in _listed(patches):
         if isinstance(item, Patch):
             found[type(item).__name__] = item
         elif item == 'auto':
@@ -92,9 +96,15 @@ def resolve(patches: str | Sequence[Any]) -> list[Patch]:
     return list(found.values())
 
 
-def _put_on(patch: Patch, env: Environment, undo: ExitStack) -> Applied:
+def _listed(patches: str | Sequence[Any]) -> Sequence[Any]:
+    return [patches] if isinstance(patches, str) else patches
+
+
+def _put_on(patch: Patch, env: Environment, undo: ExitStack, named: bool) -> Applied:
     row = Applied(type(patch).__name__, (type(patch).__doc__ or '').strip().split('\n')[0], patch.upstream, patch.targets)
     targets = [target for target in patch.targets if _in_use(target)]
+    if named and not any(_installed_at_all(target.split('.')[0]) for target in patch.targets):
+        raise PatchError(f'{row.name} is for {", ".join(patch.targets)}, and nothing of that is installed; is a name misspelt?')
     reason = patch.check(env) or (None if targets else 'the model does not use it')
     if reason:
         return Applied(**{**asdict(row), 'skipped': reason})
@@ -121,11 +131,11 @@ def _in_use(target: str) -> bool:
 def _replace(target: str, patch: Patch, undo: ExitStack) -> None:
     owner, name = _locate(target)
     # From the class's own dict, so that a staticmethod is put back as one and an inherited method stays inherited.
-    original = vars(owner)[name] if name in vars(owner) else None
+    original = vars(owner).get(name, ABSENT)
     current = getattr(owner, name)
-    new = patch.replacement(target, current)
-    if isinstance(original, staticmethod):
-        new = staticmethod(new)
+    new: Any = patch.replacement(target, original.__func__ if isinstance(original, classmethod) else current)
+    if isinstance(original, (staticmethod, classmethod)):
+        new = type(original)(new)
     _set(owner, name, original, new, undo)
     if isinstance(owner, ModuleType):
         for module, binding in _copies(current, owner):
@@ -133,7 +143,7 @@ def _replace(target: str, patch: Patch, undo: ExitStack) -> None:
 
 
 def _set(owner: Any, name: str, original: Any, new: Any, undo: ExitStack) -> None:
-    if original is None:
+    if original is ABSENT:
         undo.callback(delattr, owner, name)
     else:
         undo.callback(setattr, owner, name, original)
@@ -159,6 +169,10 @@ def _locate(target: str) -> tuple[Any, str]:
                              'leave it out with export.patches, or report it') from exc
         return owner, parts[-1]
     raise PatchError(f'{target} does not exist in {_installed(parts[0])}')
+
+
+def _installed_at_all(package: str) -> bool:
+    return package in sys.modules or importlib.util.find_spec(package) is not None
 
 
 def _installed(package: str) -> str:

@@ -19,7 +19,8 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """A package with a function, a class, and a second module that copied the function's binding."""
     package, copier = types.ModuleType('fakemm'), types.ModuleType('fakemm_user')
     exec('def op(x):\n    return x\nclass Head:\n    def forward(self, x):\n        return x\n'
-         '    @staticmethod\n    def helper(x):\n        return x\nclass Child(Head):\n    pass\n', package.__dict__)
+         '    @staticmethod\n    def helper(x):\n        return x\n    @classmethod\n    def make(cls, x):\n        return cls.size * x\n'
+         '    size = 1\n    nothing = None\nclass Child(Head):\n    size = 10\n', package.__dict__)
     copier.op = package.op  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, 'fakemm', package)
     monkeypatch.setitem(sys.modules, 'fakemm_user', copier)
@@ -57,6 +58,21 @@ def test_patched_restores_methods_statics_and_inherited(upstream: Any) -> None:
     assert 'forward' not in vars(upstream.Child)
 
 
+def test_class_methods_stay_class_methods(upstream: Any) -> None:
+    before = dict(vars(upstream.Head))
+    with patched([patch_of('fakemm.Head.make')]):
+        assert upstream.Head.make(3) == 6
+        assert upstream.Child.make(3) == 60
+    assert dict(vars(upstream.Head)) == before
+    assert upstream.Child.make(3) == 30
+
+
+def test_an_attribute_that_is_none_comes_back(upstream: Any) -> None:
+    with patched([patch_of('fakemm.Head.nothing')]):
+        assert upstream.Head.nothing is not None
+    assert vars(upstream.Head)['nothing'] is None
+
+
 def test_patched_restores_after_error(upstream: Any) -> None:
     original = upstream.op
     with pytest.raises(ZeroDivisionError), patched([patch_of('fakemm.op')]):
@@ -83,8 +99,13 @@ def test_missing_target_names_the_installed_version() -> None:
 
 
 def test_unused_patch_is_a_row_with_a_reason() -> None:
-    with patched([patch_of('not_a_package.op')]) as rows:
+    with patched([patch_of('turtledemo.clock.tick')]) as rows:
         assert rows[0].skipped == 'the model does not use it'
+
+
+def test_a_misspelt_package_asked_for_by_name_is_an_error() -> None:
+    with pytest.raises(PatchError, match='misspelt'), patched([patch_of('not_a_package.op')]):
+        pass
 
 
 def test_check_gives_the_reason() -> None:

@@ -57,7 +57,7 @@ def test_export_then_verify_from_the_folder_alone(project: Path, tmp_path: Path,
     assert report['artifacts'][0]['found']['foreign_modules'] == []
     assert report['artifacts'][0]['manifest']['torchscript']['fused']['conv_bn_folded'] > 0
     folder = tmp_path / 'w' / 'torchscript'
-    assert sorted(path.name for path in folder.iterdir()) == ['manifest.json', 'model.pt', 'samples.npz']
+    assert sorted(path.name for path in folder.iterdir()) == ['manifest.json', 'model.pt', 'report.json', 'samples.npz']
     assert {path.name for path in (tmp_path / 'w').iterdir()} == {'torchscript', 'report.json'}
     again = without_openmmlab(folder)
     assert again.returncode == 0, again.stdout + again.stderr
@@ -149,7 +149,8 @@ def test_a_kill_leaves_the_old_result_whole(project: Path, tmp_path: Path) -> No
         manifest = json.loads((tmp_path / 'torchscript' / 'manifest.json').read_text())
         from mmexport.artifact import sha256
         assert sha256(tmp_path / 'torchscript' / 'model.pt') == manifest['sha256']
-        json.loads((tmp_path / 'report.json').read_text())
+        report = json.loads((tmp_path / 'report.json').read_text())
+        assert report['artifacts'][0]['manifest']['sha256'] == manifest['sha256']
     assert run(*args).returncode == 0
     assert not list(tmp_path.glob('.tmp-*'))
 
