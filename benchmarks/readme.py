@@ -53,8 +53,9 @@ def speed() -> str:
         content = json.loads(place.read_text())
         for row in content['rows']:
             cpu, wall = row['cpu_ratio'], row['wall_ratio']
+            plain = f"{cpu['plain trace']:.2f}" if 'plain trace' in cpu else 'does not run'
             lines.append(f"| {row['config']} | {'x'.join(map(str, content['size']))} | {cpu['artifact']:.2f} | {wall['artifact']:.2f} | "
-                         f"{cpu['plain trace']:.2f} |")
+                         f"{plain} |")
         where.append(f"`{place.name}`: {content['rounds']} interleaved rounds, {_machine(content)}")
     head = 'Time of the artifact over that of eager, raw outputs, batch 1, median of rounds:'
     return '\n'.join([head, '', *lines, '', *where]) if where else 'not run'

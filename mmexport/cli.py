@@ -57,7 +57,7 @@ def exporters(args: argparse.Namespace) -> Iterator[Exporter]:
     check_packages()
     cfg = load_config(args.config, overrides(args))
     from .exporter import Exporter
-    from .model import CheckpointOptions, load_model
+    from .model import CheckpointOptions
     from .verify import Memory
     work_dir = Path(args.work_dir or Path('work_dirs') / Path(args.config).stem)
     options = CheckpointOptions(args.ema, args.trust_checkpoint, args.allow_partial)
@@ -66,11 +66,12 @@ def exporters(args: argparse.Namespace) -> Iterator[Exporter]:
     if not args.outputs or len(args.outputs) == 1:
         yield Exporter(cfg, args.checkpoint, work_dir, **common)
         return
-    model, fit = load_model(cfg, args.checkpoint, args.device, options)
-    memory = Memory()
+    common['memory'] = Memory()
     for outputs in dict.fromkeys(args.outputs):
         cfg.merge_from_dict({'export.outputs': outputs})
-        yield Exporter(cfg, args.checkpoint, work_dir / outputs, model=model, fit=fit, memory=memory, **common)
+        exporter = Exporter(cfg, args.checkpoint, work_dir / outputs, **common)
+        yield exporter
+        common.update(model=exporter.model, fit=exporter.fit)
 
 
 def exit_code(report: Report, unverified_is_fine: bool) -> int:

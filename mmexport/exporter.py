@@ -76,8 +76,8 @@ class Exporter:
             return self._run()
 
     def _run(self) -> Report:
-        model, fit = self._load()
-        adapter = self._adapt(model)
+        self.model, self.fit = self._load()
+        adapter = self._adapt(self.model)
         images, photograph = self._inputs(adapter)
         samples = self._expect(adapter, images)
         with workshop(self.work_dir) as shop:
@@ -88,13 +88,13 @@ class Exporter:
             pipelines = [self._pipeline(adapter, artifact, photograph) for artifact in artifacts]
             report = Report(
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
-                outputs=adapter.outputs, fit=fit, applied=tuple(applied), artifacts=tuple(artifacts),
+                outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
                 stages=tuple(self._stages(adapter, samples)), checks=tuple(checks),
                 pipelines=tuple(row for row in pipelines if row), floors={s.name: dict(s.floors) for s in samples},
-                tolerance=self.tolerance, seconds=self.step.seconds, versions=versions(), work_dir=self.work_dir)
+                tolerance=self.tolerance, seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir)
             return deliver(report, samples, keep=self.samples and self.checking)
 
-    def _load(self) -> tuple[nn.Module, Any]:
+    def _load(self) -> tuple[nn.Module, LoadReport | None]:
         if self.model is not None:
             return self.model.to(self.device).eval(), self.fit
         with self.step('Building the model and reading the checkpoint'):

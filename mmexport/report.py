@@ -53,6 +53,14 @@ class Report:
         return found + [f'test pipeline: {pipeline.reason}' for pipeline in self.pipelines if pipeline.passed is False]
 
     @property
+    def time_by_kind(self) -> dict[str, float]:
+        """Seconds of set-up, of lowering, and of what only checking needs."""
+        found = {'set-up': 0.0, 'lowering': 0.0, 'checking': 0.0}
+        for step, took in self.seconds.items():
+            found['set-up' if step.startswith('Building') else 'lowering' if step.startswith('Lowering') else 'checking'] += took
+        return found
+
+    @property
     def place_of_fault(self) -> str:
         """Which stage introduced the fault: the patches, or the lowering."""
         wrong = [row for row in self.stages if not row.passed]
@@ -87,6 +95,7 @@ class Report:
             yield from self._artifact_lines(artifact, check)
         for pipeline in self.pipelines:
             yield f'test pipeline and test_step: {pipeline.summary}'
+        yield 'time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in self.time_by_kind.items())
         verdict = {True: 'PASS', False: 'FAIL', None: 'not verified'}[self.passed]
         yield f'{verdict}: {self.work_dir}'
         yield from (f'  {reason}' for reason in self.reasons)
