@@ -74,8 +74,8 @@ def measure(name: str, size: tuple[int, int], rounds: int) -> dict[str, Any]:
         top = profile(ours, image)
         torch.set_num_threads(threads)
         wall = in_turn(contestants, image, rounds, time.perf_counter)
-    return dict(config=name, threads=threads, plain_trace_fails=broken, lowering_s=lowering, cpu_s=medians(cpu), wall_s=medians(wall), cpu_ratio=ratios(cpu),
-                wall_ratio=ratios(wall), artifact_profile=top)
+    return dict(config=name, threads=threads, plain_trace_fails=broken, lowering_s=lowering, cpu_s=medians(cpu), wall_s=medians(wall),
+                cpu_ratio=ratios(cpu), wall_ratio=ratios(wall), artifact_profile=top)
 
 
 def failure(run: Callable[..., Any], image: Any) -> str | None:
