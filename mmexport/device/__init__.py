@@ -1,0 +1,5 @@
+"""Devices: find every tensor on the wrong one, before export and in files."""
+from .audit import audit_model, misplaced
+from .finding import Audit, Branch, Finding, Place
+
+__all__ = ['Audit', 'Branch', 'Finding', 'Place', 'audit_model', 'misplaced']

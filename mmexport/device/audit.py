@@ -1,0 +1,90 @@
+"""Find every tensor on the wrong device before export, on a machine that may have no GPU."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+
+from .finding import Audit, Finding, Place
+from .mode import VirtualDevices
+from .outside import outside_tensors
+from .tags import Tag, Tags
+
+
+def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.device = 'cuda', inputs: tuple[Tensor, ...] = (),
+                root: nn.Module | None = None) -> Audit:
+    """Call `run` once on the CPU with real values, as if `model` and `inputs` had been moved to `device`.
+
+    Real values, because models read them (``.item()``, masks). What is found is what PyTorch itself would refuse there: see
+    `mmexport.device.rules`.
+
+    Args:
+        run: runs the model on `inputs`; whatever it makes on the way is watched.
+        device: the device to be; ``cuda`` reads as ``cuda:0``. It need not exist. For ``cpu``, where nothing can be misplaced, the
+            question is still how the model would fare on ``cuda:0``.
+        root: module paths in findings start from here (from `model`).
+
+    Raises:
+        RuntimeError: what the model itself raises, on its own device and with its own inputs.
+    """
+    target = torch.device(device)
+    target = torch.device(target.type, target.index or 0) if target.type != 'cpu' else torch.device('cuda', 0)
+    started = time.perf_counter()
+    names = {id(module): name for name, module in model.named_modules()}
+    names |= {id(module): name for name, module in (root or model).named_modules()}
+    with _as_if_moved(model, target) as tensors:
+        tags = Tags(outside_tensors(model, names), names)
+        for tensor in (*tensors, *inputs):
+            tags[tensor] = Tag(target)
+        mode = VirtualDevices(target, tags)
+        with _watched(mode), torch.no_grad(), mode:
+            run()
+    return Audit(str(target), tuple(mode.findings.values()), tuple(mode.branches.values()), mode.ops, time.perf_counter() - started)
+
+
+def misplaced(model: nn.Module, device: torch.device) -> list[Finding]:
+    """Parameters and buffers that are really elsewhere than `device`, as after loading with a wrong ``map_location``."""
+    found = []
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.device.type != device.type or (device.index is not None and tensor.device != device):
+            found.append(Finding('placement', f'{name} lies on {tensor.device}', Place(module=name.rpartition('.')[0]), '', Place()))
+    return found
+
+
+@contextmanager
+def _as_if_moved(model: nn.Module, target: torch.device) -> Iterator[list[Tensor]]:
+    """Do what ``.to(target)`` does apart from moving: buffers become new tensors, and data_preprocessors remember the device."""
+    with ExitStack() as undo:
+        for module in model.modules():
+            for name, buffer in list(module._buffers.items()):
+                if buffer is not None:
+                    undo.callback(module._buffers.__setitem__, name, buffer)
+                    # A second name for the old buffer stays behind on a real .to(), and so it must here.
+                    module._buffers[name] = buffer.detach()
+            if isinstance(vars(module).get('_device'), torch.device):
+                undo.callback(setattr, module, '_device', module._device)
+                module._device = target  # type: ignore[assignment]
+        yield [*model.parameters(), *model.buffers()]
+
+
+@contextmanager
+def _watched(mode: VirtualDevices) -> Iterator[None]:
+    """What a TorchFunctionMode does not see: ``from_numpy``, and the question whether there is CUDA."""
+    original = torch.from_numpy
+
+    def from_numpy(array: Any) -> Tensor:
+        tensor = original(array)
+        mode.tags[tensor] = Tag(torch.device('cpu'), 'numpy', 'torch.from_numpy', mode.tags.here())
+        return tensor
+
+    def is_available() -> bool:
+        mode.asked('torch.cuda.is_available()', True)
+        return True
+
+    with mock.patch.object(torch, 'from_numpy', from_numpy), mock.patch.object(torch.cuda, 'is_available', is_available):
+        yield

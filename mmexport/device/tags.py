@@ -1,0 +1,71 @@
+"""Where each tensor would lie, had the model been moved to the target: a virtual device on real CPU tensors."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from .finding import Place
+
+CPU = torch.device('cpu')
+# Code that is not the user's nor upstream's: torch itself and this package.
+_SKIPPED = (str(Path(torch.__file__).parent), str(Path(__file__).parent), '<frozen', '<string')
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A device, and for a tensor that is not where the rest is, the reason: a kind and words for `Finding`.
+
+    `narrowed` is where the tensor became half precision while it was computed, and None for what is half from the start.
+    """
+
+    device: torch.device
+    kind: str = ''
+    what: str = ''
+    origin: Place = Place()
+    narrowed: Place | None = None
+
+
+class Tags:
+    """Tensor -> Tag. A tensor that was never seen comes from outside of `.to()`'s sight, and lies on the CPU."""
+
+    def __init__(self, outside: Mapping[int, Tag], names: Mapping[int, str]) -> None:
+        self._tags: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+        self.outside, self.names = outside, names
+
+    def __getitem__(self, tensor: Tensor) -> Tag:
+        known: Tag | None = self._tags.get(tensor)
+        if known is None:
+            known = self.outside.get(id(tensor))
+            if known is None:
+                known = Tag(CPU, 'constructor', 'a tensor from torch.Tensor(...) or its kin, or from outside', self.here())
+            elif not known.origin.file:
+                known = replace(known, origin=self.here())
+            self._tags[tensor] = known
+        return known
+
+    def __setitem__(self, tensor: Tensor, tag: Tag) -> None:
+        self._tags[tensor] = tag
+
+    def here(self) -> Place:
+        """The innermost line outside of torch, and the innermost module that has a name in the model."""
+        frame: FrameType | None = sys._getframe(1)
+        file, line, module = '', 0, ''
+        while frame is not None and not module:
+            name = frame.f_code.co_filename
+            if not file and not name.startswith(_SKIPPED):
+                file, line = name, frame.f_lineno
+            if file:
+                module = self._module(frame)
+            frame = frame.f_back
+        return Place(file, line, module)
+
+    def _module(self, frame: FrameType) -> str:
+        owner = frame.f_locals.get('self') if 'self' in frame.f_code.co_varnames else None
+        return self.names.get(id(owner), '') if isinstance(owner, nn.Module) else ''
