@@ -107,7 +107,8 @@ class Audit:
                 yield f'   module {finding.module}'
             yield f'   {finding.origin}'
             if finding.op:
-                yield f'   meets the rest in {finding.op} at {finding.meets}' + (f', {finding.times} times' if finding.times > 1 else '')
+                at = f' at {finding.meets}' if finding.meets.file else ''
+                yield f'   meets the rest in {finding.op}{at}' + (f', {finding.times} times' if finding.times > 1 else '')
             yield f'   remedy: {finding.remedy}'
         for branch in self.branches:
             yield f'asked: {branch.question} -> {branch.answer}, at {branch.place}'
