@@ -16,6 +16,8 @@ from typing import Any
 MANIFEST = 'manifest.json'
 SAMPLES = 'samples.npz'
 REPORT = 'report.json'
+# Names of our own only: a work dir may be anybody's folder.
+WORKSHOP, ASIDE = '.mmexport-tmp-', '.mmexport-old-'
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,12 @@ class Artifact:
     def folder(self) -> Path:
         return self.file.parent
 
-    def write_manifest(self) -> None:
-        content = {**self.manifest, 'file': self.file.name, 'sha256': sha256(self.file), 'bytes': self.file.stat().st_size}
+    def write_manifest(self, verified: bool | None = None) -> dict[str, Any]:
+        """Write ``manifest.json`` and return its content; `verified` is None where nothing was checked (yet)."""
+        content = {**self.manifest, 'file': self.file.name, 'sha256': sha256(self.file), 'bytes': self.file.stat().st_size,
+                   'verified': verified}
         (self.folder / MANIFEST).write_text(json.dumps(content, indent=2) + '\n')
+        return content
 
     @classmethod
     def read(cls, folder: str | Path) -> Artifact:
@@ -57,7 +62,7 @@ def workshop(work_dir: Path) -> Iterator[Path]:
     """A temporary folder beside the results, on the same file system; gone afterwards, and what a killed run left goes too."""
     work_dir.mkdir(parents=True, exist_ok=True)
     _tidy(work_dir)
-    folder = Path(tempfile.mkdtemp(prefix='.tmp-', suffix=f'-{os.getpid()}', dir=work_dir))
+    folder = Path(tempfile.mkdtemp(prefix=WORKSHOP, suffix=f'-{os.getpid()}', dir=work_dir))
     try:
         yield folder
     finally:
@@ -66,11 +71,11 @@ def workshop(work_dir: Path) -> Iterator[Path]:
 
 def _tidy(work_dir: Path) -> None:
     """Clear what a killed run left, and bring back a result that it had put aside."""
-    for left in work_dir.glob('.tmp-*'):
+    for left in work_dir.glob(f'{WORKSHOP}*'):
         if not _alive(left.name):
             shutil.rmtree(left, ignore_errors=True)
-    for aside in work_dir.glob('.old-*'):
-        place = work_dir / aside.name.removeprefix('.old-')
+    for aside in work_dir.glob(f'{ASIDE}*'):
+        place = work_dir / aside.name.removeprefix(ASIDE)
         if place.exists():
             shutil.rmtree(aside, ignore_errors=True)
         else:
@@ -95,7 +100,7 @@ def publish(new: Path, place: Path) -> None:
     elif _exchange(new, place):
         shutil.rmtree(new)
     else:  # No exchange on this system: the old one steps aside for an instant.
-        aside = place.with_name(f'.old-{place.name}')
+        aside = place.with_name(f'{ASIDE}{place.name}')
         shutil.rmtree(aside, ignore_errors=True)
         place.rename(aside)
         new.rename(place)

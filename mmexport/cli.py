@@ -32,6 +32,17 @@ def guarded(work: Callable[[], int], debug: bool = False) -> int:
             traceback.print_exc()
         print(f'{type(exc).__name__}: {exc}', file=sys.stderr)
         return 2
+    except ImportError as exc:
+        if debug:
+            traceback.print_exc()
+        print(f'SetupError: {exc}; what mmexport needs is in setup.py: pip install -e .', file=sys.stderr)
+        return 3
+    except Exception as exc:  # The last door: a user gets a line, and the trace on request.
+        if debug:
+            traceback.print_exc()
+        reason = (str(exc).strip() or '(no message)').splitlines()[-1][:200]
+        print(f'unexpected {type(exc).__name__}: {reason} (--debug shows where)', file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print('interrupted; earlier results are as they were', file=sys.stderr)
         return 130
@@ -81,13 +92,13 @@ def exit_code(report: Report, unverified_is_fine: bool) -> int:
 
 
 def overrides(args: argparse.Namespace) -> dict[str, Any]:
-    """Command-line options as config overrides; ``--cfg-options`` has the last word."""
+    """Command-line options as config overrides; ``--cfg-options`` has the last word, except over two ``--outputs``."""
     found: dict[str, Any] = {}
     if args.backend:
         found['export.backends'] = list(args.backend)
     if args.shape:
         found['export.inputs.shape'] = list(args.shape)
-    if args.batch:
+    if args.batch is not None:
         found['export.inputs.batch'] = args.batch
     if args.image:
         found['export.inputs.image'] = args.image

@@ -76,12 +76,17 @@ def _check_types(section: dict[str, Any]) -> None:
     verify, inputs = section['verify'], section['inputs']
     try:
         float(verify['tolerance']['scale'])
-        int(verify['noises']), int(verify['batch'])
+        small = min(int(verify['noises']), int(verify['batch']) - 1, 0 if inputs['batch'] is None else int(inputs['batch']) - 1)
+        unknown = sorted(set(inputs['dynamic'] or ()) - {'batch', 'height', 'width'})
         [int(side) for side in inputs['shape'] or ()]
         [int(side) for size in verify['shapes'] or () for side in size]
     except (TypeError, ValueError, KeyError) as exc:
         raise ConfigError(f'export: {type(exc).__name__}: {exc}; expected tolerance=dict(scale=1e-4), whole numbers for noises and batch, '
-                          'shape=(1, 3, H, W) and shapes=[(H, W), ...]') from exc
+                          'shape=(1, 3, H, W), dynamic=(\'batch\', ...) and shapes=[(H, W), ...]') from exc
+    if unknown:
+        raise ConfigError(f"export.inputs.dynamic names {unknown[0]!r}; there are 'batch', 'height' and 'width'")
+    if small < 0 or not 0 < float(verify['tolerance']['scale']) < 1:
+        raise ConfigError('export: batches are at least 1, noises at least 0, and tolerance.scale lies between 0 and 1')
 
 
 def _refuse_unknown(where: str, given: Any, known: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """From the workshop to the user's folder: what passed replaces what was there, what failed never does."""
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,16 +25,29 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
     made = report.artifacts
     roots = [_root(report.work_dir, check.passed is not False and agreed) for check in report.checks]
     report = replace(report, artifacts=tuple(
-        Artifact(artifact.backend, root / artifact.backend / artifact.file.name, Artifact.read(artifact.folder).manifest)
-        for artifact, root in zip(made, roots, strict=True)))
+        Artifact(artifact.backend, root / artifact.backend / artifact.file.name,
+                 artifact.write_manifest(verified=check.passed and agreed if check.passed is not None else None))
+        for artifact, root, check in zip(made, roots, report.checks, strict=True)))
     for artifact, root in zip(made, roots, strict=True):
         if keep:
             keep_samples(artifact, samples, report.tolerance)
         write_json(artifact.folder / REPORT, report.as_dict())
         publish(artifact.folder, root / artifact.backend)
+        if root == report.work_dir:
+            _forget_failure(report.work_dir / FAILED, artifact.backend)
     for artifact, root in reversed(list(zip(made, roots, strict=True))):
         link(root / REPORT, f'{artifact.backend}/{REPORT}')
     return report
+
+
+def _forget_failure(failed: Path, backend: str) -> None:
+    """What failed before and is right now is news of yesterday."""
+    if (failed / backend).is_dir():
+        shutil.rmtree(failed / backend)
+        if not (failed / REPORT).exists():
+            (failed / REPORT).unlink(missing_ok=True)
+    if failed.is_dir() and not any(failed.iterdir()):
+        failed.rmdir()
 
 
 def _root(work_dir: Path, good: bool) -> Path:

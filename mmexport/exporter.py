@@ -15,6 +15,7 @@ from .checking.samples import Sample
 from .checkpoint import LoadReport
 from .config import export_section
 from .delivery import deliver
+from .errors import ConfigError, InputError, MMExportError
 from .inputs import make_inputs, traced_shape
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
@@ -41,7 +42,8 @@ class Exporter:
         options: how the checkpoint is read.
         checking: False only lowers; whatever was not run then reads None in the report.
         samples: keep inputs and expected outputs beside the file.
-        model: a built and loaded model to use instead of building one, and `fit` how the checkpoint fitted it.
+        model: a built and loaded model to use instead of building one, and `fit` how the checkpoint fitted it. Its parameters no longer
+            require gradients afterwards.
         memory: share it between two exporters of the same model and inputs, and the network runs once for both.
 
     Raises:
@@ -58,6 +60,9 @@ class Exporter:
         self.fit, self.memory = fit, memory or Memory()
         backends = self.section['backends']
         self.backends = [build_backend(spec) for spec in (backends if isinstance(backends, (list, tuple)) else [backends])]
+        names = [backend.name for backend in self.backends]
+        if len(set(names)) < len(names):
+            raise ConfigError(f'export.backends names one backend twice: {", ".join(names)}')
         self.tolerance = float(self.section['verify']['tolerance']['scale'])
         self.step = Progress(quiet)
 
@@ -77,11 +82,12 @@ class Exporter:
 
     def _run(self) -> Report:
         self.model, self.fit = self._load()
-        adapter = self._adapt(self.model)
+        adapter = self.adapter = self._adapt(self.model)
         images, photograph = self._inputs(adapter)
         samples = self._expect(adapter, images)
         with workshop(self.work_dir) as shop:
             with patched(self.section['patches'], self._environment()) as applied:
+                self.memory.patches = repr(self.section['patches'])
                 samples = self._run_patched(adapter, samples)
                 artifacts = [self._lower(backend, adapter, images['traced'], applied, shop) for backend in self.backends]
             checks, samples = self._verify(adapter, artifacts, samples, shop)
@@ -121,7 +127,15 @@ class Exporter:
             return []
         noises = int(self.section['verify']['noises'])
         with self.step(f'Running eager on {len(images)} inputs, and {noises} noises of each'):
-            return expect(adapter, images, self.tolerance, noises, self.memory)
+            try:
+                return expect(adapter, images, self.tolerance, noises, self.memory)
+            except MMExportError:
+                raise
+            except Exception as exc:  # Upstream code may raise anything; that it is eager itself that fails is what the user must know.
+                shapes = ', '.join(f'{name} {tuple(image.shape)}' for name, image in images.items())
+                raise InputError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: '
+                                 f'{str(exc).strip().splitlines()[-1][:160] if str(exc).strip() else ""}. Other sizes: --shape, '
+                                 'export.verify.shapes') from exc
 
     def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
         if not samples:

@@ -64,9 +64,9 @@ def other_shapes(shape: Sequence[int], section: dict[str, Any]) -> dict[str, tup
 
 
 def _another_aspect(shape: Sequence[int]) -> tuple[int, int]:
-    """Tall for a wide or square traced shape, wide for a tall one, at less than half its area."""
+    """Tall for a wide or square traced shape, wide for a tall one: longer than its long side, so that a table cut off there shows."""
     height, width = shape[2:]
-    low, high = max(min(height, width) // 2 // 32 * 32, 64), max(max(height, width) * 3 // 4 // 32 * 32, 64)
+    low, high = max(min(height, width) // 2 // 32 * 32, 64), max(max(height, width) * 5 // 4 // 32 * 32, 64)
     return (max(high, low + 32), low) if width >= height else (low, max(high, low + 32))
 
 

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from .adapters import build_adapter
 from .config import export_section, load_config
-from .errors import UnsupportedModelError
+from .errors import InputError, UnsupportedModelError
 from .exporter import Exporter
-from .inputs import photograph, picture, traced_shape
-from .model import CheckpointOptions, load_model
+from .inputs import photograph, picture
+from .model import CheckpointOptions
 
 
 def pytorch2libtorch(args: argparse.Namespace) -> int:
@@ -28,17 +27,21 @@ def pytorch2libtorch(args: argparse.Namespace) -> int:
     if args.input_img:
         section['export.inputs.image'] = args.input_img
     cfg.merge_from_dict(section)
-    model, fit = load_model(cfg, args.checkpoint, args.device, CheckpointOptions(trust=args.trust_checkpoint))
+    if args.shape and len(args.shape) > 2:
+        raise InputError(f'--shape {" ".join(map(str, args.shape))}: one side or two were expected, H W')
+    if args.show and export_section(cfg)['outputs'] != 'final':
+        raise InputError("--show draws label maps, and export.outputs is 'raw'")
     output = Path(args.output_file)
-    report = Exporter(cfg, args.checkpoint, output.with_name(f'{output.name}.export'), args.device, checking=args.verify, model=model,
-                      fit=fit, quiet=True).run()
+    exporter = Exporter(cfg, args.checkpoint, output.with_name(f'{output.name}.export'), args.device, checking=args.verify,
+                        options=CheckpointOptions(trust=args.trust_checkpoint), quiet=False)
+    report = exporter.run()
     print('\n'.join(report.lines()))
     code = exit_code(report, not args.verify)
     if code == 0:
         _place(report.artifacts[0].file, output)
         print(f'wrote {output}')
     if args.show:
-        _show(cfg, model, report.artifacts[0].file, args, output.with_name(f'{output.name}.png'))
+        _show(exporter, report.artifacts[0].file, args.input_img, output.with_name(f'{output.name}.png'))
     return code
 
 
@@ -48,20 +51,20 @@ def _place(file: Path, output: Path) -> None:
     draft.replace(output)
 
 
-def _show(cfg: Any, model: torch.nn.Module, file: Path, args: argparse.Namespace, path: Path) -> None:
+def _show(exporter: Exporter, file: Path, input_img: str | None, path: Path) -> None:
     """Write the picture, eager's labels and the file's labels side by side."""
     import cv2
-    adapter = build_adapter(model)
+    adapter, shape = exporter.adapter, exporter.shape
     if adapter.specs[0].name not in ('labels', 'panoptic'):
         raise UnsupportedModelError(f'--show draws label maps, and this model gives {adapter.specs[0].name}')
-    shape = traced_shape(cfg, export_section(cfg))
-    image = (photograph(args.input_img, shape[2:], adapter) if args.input_img else picture((1, *shape[1:]), 0, adapter)).to(args.device)
+    image = photograph(input_img, shape[2:], adapter).expand(shape).contiguous() if input_img else picture(shape, 0, adapter)
+    image = image.to(exporter.device)
     with torch.no_grad():
         eager = adapter(image)[0][0].cpu()
-        exported = torch.jit.load(str(file), map_location=args.device)(image)[0][0].cpu()
-    shown = (image * adapter.preprocess.std + adapter.preprocess.mean)[0].clamp(0, 255).permute(1, 2, 0).cpu().numpy().astype(np.uint8)
-    shown = shown[..., ::-1] if adapter.preprocess.flip else shown
-    cv2.imwrite(str(path), np.concatenate([shown, _colours(eager), _colours(exported)], axis=1))
+        exported = torch.jit.load(str(file), map_location=exporter.device)(image)[0][0].cpu()
+    shown = (image if adapter.preprocess.inside else adapter.preprocess.undo(image))[0].clamp(0, 255).permute(1, 2, 0)
+    drawn = shown.cpu().numpy().astype(np.uint8)
+    cv2.imwrite(str(path), np.concatenate([drawn, _colours(eager), _colours(exported)], axis=1))
     print(f'wrote {path}: picture, eager, exported ({float((eager == exported).double().mean()):.3%} of the pixels agree)')
 
 

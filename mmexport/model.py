@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,37 @@ def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device =
     state = None if checkpoint is None else read_state_dict(checkpoint, options.ema, options.trust)
     model = build_model(cfg)
     fit = None if state is None else load_into(model, state, str(checkpoint), options.allow_partial)
+    model.dataset_meta = dataset_meta(cfg, state.meta if state else {})  # type: ignore[assignment]
     return model.to(device).eval(), fit
+
+
+def dataset_meta(cfg: Config, checkpoint_meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Class names and the like: what the checkpoint was trained on, else the METAINFO of the config's own dataset."""
+    saved = checkpoint_meta.get('dataset_meta')
+    if isinstance(saved, Mapping) and saved.get('classes'):
+        return {'classes': [str(name) for name in saved['classes']]}
+    # mmengine's files of before 0.3, and mmseg 0.x and mmdet 2.x, keep them here.
+    if checkpoint_meta.get('CLASSES'):
+        return {'classes': [str(name) for name in checkpoint_meta['CLASSES']]}
+    dataset = (cfg.get('test_dataloader') or {}).get('dataset') or {}
+    while 'dataset' in dataset:
+        dataset = dataset['dataset']
+    given = (dataset.get('metainfo') or {}).get('classes')
+    if given is None and isinstance(dataset.get('type'), str):
+        given = _classes_of(dataset['type'], cfg.get('default_scope') or 'mmengine')
+    return {'classes': [str(name) for name in given or ()]}
+
+
+def _classes_of(dataset: str, scope: str) -> Any:
+    import importlib
+
+    from mmengine.registry import DATASETS, DefaultScope
+    try:
+        importlib.import_module(f'{scope}.datasets')
+    except ImportError:  # Names of classes are a courtesy; without the packages that datasets need there are none.
+        return None
+    with DefaultScope.overwrite_default_scope(scope):
+        return getattr(DATASETS.get(dataset), 'METAINFO', {}).get('classes')
 
 
 def build_model(cfg: Config) -> nn.Module:
@@ -59,7 +90,8 @@ def build_model(cfg: Config) -> nn.Module:
         try:
             model = MODELS.build(cfg.model)
         except KeyError as exc:
-            raise ConfigError(_unknown_type(exc)) from exc
+            text = _unknown_type(exc) if 'registry' in str(exc) else f'the model cannot be built from this config: {exc}'
+            raise ConfigError(text) from exc
         except (ImportError, ModuleNotFoundError) as exc:
             raise ConfigError(f'building the model needs what is not installed: {exc}') from exc
         except (TypeError, ValueError, AttributeError, AssertionError) as exc:
@@ -72,6 +104,8 @@ def check_device(device: str | torch.device) -> torch.device:
         device = torch.device(device)
     except RuntimeError as exc:
         raise InputError(f'--device {device}: expected cpu, cuda or cuda:N') from exc
+    if device.type not in ('cpu', 'cuda'):
+        raise InputError(f'--device {device}: expected cpu, cuda or cuda:N')
     if device.type == 'cuda':
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from types import ModuleType
@@ -55,6 +55,14 @@ class Applied:
     upstream: str
     targets: tuple[str, ...]
     skipped: str | None = None
+
+    def untried(self, versions: Mapping[str, Any]) -> str | None:
+        """Which installed version the patch was not compared with, in words; None where it was."""
+        installed = {name.replace('mmcv-lite', 'mmcv'): str(value) for name, value in versions.items()}
+        other = [f'{package} {installed[package]}' for package, _, version in
+                 (part.strip().partition(' ') for part in self.upstream.split(','))
+                 if self.skipped is None and package in installed and installed[package] != version]
+        return f'{self.name} was checked on {self.upstream}, here is {", ".join(other)}' if other else None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -138,8 +146,15 @@ def _replace(target: str, patch: Patch, undo: ExitStack) -> None:
         new = type(original)(new)
     _set(owner, name, original, new, undo)
     if isinstance(owner, ModuleType):
+        undo.callback(_restore_late_copies, new, current, owner)
         for module, binding in _copies(current, owner):
             _set(module, binding, current, new, undo)
+
+
+def _restore_late_copies(new: Any, original: Any, home: ModuleType) -> None:
+    """A module that was first imported while the patch was on took the replacement's binding."""
+    for module, binding in _copies(new, home):
+        setattr(module, binding, original)
 
 
 def _set(owner: Any, name: str, original: Any, new: Any, undo: ExitStack) -> None:

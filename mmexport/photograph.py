@@ -91,6 +91,8 @@ def _run(cfg: Config, transforms: list[Any], path: str) -> dict[str, Any]:
             packed = steps(dict(img_path=path, img_id=0, reduce_zero_label=False, seg_fields=[]))
         except KeyError as exc:
             raise ConfigError(f'the test pipeline needs more than a picture: {exc}') from exc
+        except Exception as exc:
+            raise InputError(f'--image {path}: the test pipeline fails on it with {type(exc).__name__}: {str(exc)[:160]}') from exc
     if not isinstance(packed, dict) or not isinstance(packed.get('inputs'), Tensor):
         raise InputError('the test pipeline makes several pictures of one (test-time augmentation), which is not exported; '
                          'leave out --image, or give the config a plain test pipeline')

@@ -91,13 +91,14 @@ class Report:
                 yield f'  not loaded: {key[:64]}'
         on = [row.name for row in self.applied if row.skipped is None]
         yield f'patches: {len(on)} on, {len(self.applied) - len(on)} skipped'
+        yield from (note for row in self.applied if (note := row.untried(self.versions)))
         for artifact, check in zip(self.artifacts, self.checks, strict=True):
             yield from self._artifact_lines(artifact, check)
         for pipeline in self.pipelines:
             yield f'test pipeline and test_step: {pipeline.summary}'
         yield 'time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in self.time_by_kind.items())
         verdict = {True: 'PASS', False: 'FAIL', None: 'not verified'}[self.passed]
-        yield f'{verdict}: {self.work_dir}'
+        yield f"{verdict}: {self.work_dir / 'failed' if self.passed is False else self.work_dir}"
         yield from (f'  {reason}' for reason in self.reasons)
 
     def _artifact_lines(self, artifact: Artifact, check: Verification) -> Iterator[str]:
@@ -118,6 +119,9 @@ class Report:
                 patched = stages.get((row.sample, row.output))
                 yield (f'  {row.sample:<15}{row.output:<13}{_figure(patched):>9}{_figure(row):>9}{row.floor:>7.1%}  '
                        f"{'pass' if row.passed else 'FAIL'}")
+        seen = check.found.get('classes_seen')
+        if seen is not None:
+            yield f"  {seen} of {artifact.manifest['num_classes']} classes win somewhere; --outputs raw compares the logits of all"
         for name, reason in check.found['vacuous'].items():
             yield f'  vacuous: {name}: {reason.split(":")[0]}'
 

@@ -17,7 +17,7 @@ from .adapters import Adapter
 from .artifact import SAMPLES, Artifact
 from .checking.compare import compare
 from .checking.comparison import Comparison
-from .checking.main import EAGER, verdict
+from .checking.main import EAGER, vacuous_outputs, verdict
 from .checking.samples import Sample, write_samples
 from .errors import VerificationError
 
@@ -47,13 +47,17 @@ class Verification:
 
 
 class Memory:
-    """Raw outputs by sample and circumstance, so that exporting ``raw`` and ``final`` of one model runs the network once."""
+    """Raw outputs by sample and circumstance, so that exporting ``raw`` and ``final`` of one model runs the network once.
+
+    `patches` names what is on, of which two exporters may have different ones.
+    """
 
     def __init__(self) -> None:
+        self.patches = ''
         self.seen: dict[tuple[str, str, str], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = {}
 
     def watch(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        key = (name, when, hashlib.sha256(image.cpu().numpy().tobytes()).hexdigest())
+        key = (name, f'{when} {self.patches if when == "patched" else ""}', hashlib.sha256(image.cpu().numpy().tobytes()).hexdigest())
         if key not in self.seen:
             with torch.no_grad():
                 self.seen[key] = adapter.watch(image)
@@ -149,16 +153,25 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
 def keep_samples(artifact: Artifact, samples: Sequence[Sample], tolerance: float) -> list[str]:
     """Write ``samples.npz`` beside the file, at most about 50 MB of it; returns the names of the samples kept.
 
-    The first two are of one shape and kept first: without them a later check could not tell a constant from an answer.
+    The first two are of one shape and kept together or not at all: they show that the outputs depend on the input. Where they are too
+    large, what the export itself found about that is kept instead of them.
     """
+    plain = [replace(sample, patched={}) for sample in samples]
+    pair, others = plain[:2], sorted(plain[2:], key=lambda sample: sample.nbytes)
     kept: list[Sample] = []
     room = MAX_SAMPLE_BYTES
-    for sample in (replace(sample, patched={}) for sample in samples):
-        if sample.nbytes <= room or not kept:
-            kept.append(sample)
-            room -= sample.nbytes
-    write_samples(artifact.folder / SAMPLES, kept, _extra(samples, tolerance))
-    return [sample.name for sample in kept]
+    for group in (pair, *([sample] for sample in others)):
+        needed = sum(sample.nbytes for sample in group)
+        if needed <= room:
+            kept += group
+            room -= needed
+    names = [sample.name for sample in samples if any(sample.name == other.name for other in kept)]
+    extra = _extra(samples, tolerance)
+    if kept and kept[:2] != pair:
+        extra['vacuous'] = vacuous_outputs(artifact.manifest, samples, tolerance)
+    if kept:
+        write_samples(artifact.folder / SAMPLES, [sample for sample in plain if sample.name in names], extra)
+    return names
 
 
 def _extra(samples: Sequence[Sample], tolerance: float) -> dict[str, Any]:

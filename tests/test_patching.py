@@ -58,6 +58,14 @@ def test_patched_restores_methods_statics_and_inherited(upstream: Any) -> None:
     assert 'forward' not in vars(upstream.Child)
 
 
+def test_a_module_imported_meanwhile_gets_the_original_back(upstream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, late = upstream.op, types.ModuleType('fakemm_late')
+    with patched([patch_of('fakemm.op')]):
+        late.op = upstream.op  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, 'fakemm_late', late)
+    assert late.op is original  # type: ignore[attr-defined]
+
+
 def test_class_methods_stay_class_methods(upstream: Any) -> None:
     before = dict(vars(upstream.Head))
     with patched([patch_of('fakemm.Head.make')]):

@@ -146,6 +146,9 @@ def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'fin
     if task is not None:
         if task not in known:
             raise UnsupportedModelError(f'export.task is {task!r}; there are {", ".join(known)}')
+        if not known[task].matches(model):
+            raise UnsupportedModelError(f'export.task is {task!r}, which does not fit a {type(model).__name__}; leave it out to have it '
+                                        'inferred')
         return known[task](model, outputs, normalize)  # type: ignore[no-any-return]
     for cls in known.values():
         if cls.matches(model):

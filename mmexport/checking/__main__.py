@@ -18,5 +18,7 @@ def _as_package() -> None:
 
 if __name__ == '__main__':
     _as_package()
+    from checking.options import parse  # type: ignore[import-not-found]
+    parse()
     from checking.main import main  # type: ignore[import-not-found]
     sys.exit(main())

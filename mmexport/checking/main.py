@@ -1,7 +1,6 @@
 """The program: take a folder with a lowered file, run it on its samples, compare, say what was found."""
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -17,6 +16,7 @@ from torch import Tensor
 from .compare import compare
 from .comparison import Comparison
 from .files import Runner, load, stale
+from .options import parse
 from .samples import Sample, read_samples
 from .vacuous import vacuous
 
@@ -24,10 +24,13 @@ EAGER, PATCHED = 'artifact vs eager', 'artifact vs patched'
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = _parse(argv)
+    args = parse(argv)
+    if torch.device(args.device).type == 'cuda' and not torch.cuda.is_available():
+        print(f'{args.device} was asked for, and torch {torch.__version__} sees no CUDA device here', file=sys.stderr)
+        return 3
     try:
         found = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device))
-    except (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile) as exc:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile) as exc:
         print(f'{args.folder} cannot be checked: {type(exc).__name__}: {_reason(exc)}', file=sys.stderr)
         return 2
     if args.out:
@@ -41,7 +44,8 @@ def check(folder: Path, samples_file: Path, device: torch.device) -> dict[str, A
     """Rows, reasons and times as plain JSON-able data; `verdict` says whether it is a pass."""
     _exact_arithmetic()
     if not samples_file.is_file():
-        raise ValueError(f'{samples_file} is missing: it was exported with --no-samples, so there is nothing to compare with')
+        raise ValueError(f'{samples_file} is missing (--no-verify, --no-samples, or too large to be kept): there is nothing to compare '
+                         'with')
     manifest = json.loads((folder / 'manifest.json').read_text())
     found: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={}, stale=stale(folder, manifest))
     if found['stale']:
@@ -55,7 +59,8 @@ def check(folder: Path, samples_file: Path, device: torch.device) -> dict[str, A
         rows += _check_sample(runner, sample, manifest, extra, device)
     found['rows'] = [row.as_dict() for row in rows]
     found['run_s'] = time.perf_counter() - started - found['load_s']
-    found['vacuous'] = _vacuous(samples, manifest, extra['tolerance'])
+    found['vacuous'] = extra.get('vacuous') if 'vacuous' in extra else vacuous_outputs(manifest, samples, extra['tolerance'])
+    found['classes_seen'] = _classes_seen(samples, manifest)
     found['foreign_modules'] = sorted({name.split('.')[0] for name in sys.modules if name.startswith('mm')} - {'mmap'})
     return found
 
@@ -104,12 +109,21 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
     return rows
 
 
-def _vacuous(samples: Sequence[Sample], manifest: dict[str, Any], tolerance: float) -> dict[str, str]:
+def vacuous_outputs(manifest: dict[str, Any], samples: Sequence[Sample], tolerance: float) -> dict[str, str]:
+    """By output, why the expected values prove nothing; from the first two samples of one shape."""
     pairs = [(one, other) for one, other in combinations(samples, 2) if one.image.shape == other.image.shape]
     if not pairs:
         return {'(all)': 'no two samples have the same shape, so nothing shows that the outputs depend on the input'}
     one, other = pairs[0]
     return vacuous(manifest['outputs'], one.expected, other.expected, tolerance, int(manifest['num_classes']))
+
+
+def _classes_seen(samples: Sequence[Sample], manifest: dict[str, Any]) -> int | None:
+    """How many classes win somewhere in the expected label maps; a fault in one that never wins does not show in decisions."""
+    maps = [sample.expected[spec['name']] for sample in samples for spec in manifest['outputs']
+            if spec['kind'] in ('labels', 'panoptic') and spec['name'] in sample.expected]
+    classes = {int(label) % 1000 for found in maps for label in found.unique()} if maps else set()
+    return len({label for label in classes if label < int(manifest['num_classes'])} or classes) if maps else None
 
 
 def _cpu(outputs: Any) -> tuple[Tensor, ...]:
@@ -126,12 +140,3 @@ def _exact_arithmetic() -> None:
     """TF32 keeps 10 bits of a float32's 23; parity is measured without it."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-
-
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog='verify', description='Check a lowered file against its samples, with torch and numpy alone.')
-    parser.add_argument('folder', type=Path, help='holds the file, manifest.json and samples.npz')
-    parser.add_argument('--samples', type=Path, help='another samples file')
-    parser.add_argument('--device', default='cpu')
-    parser.add_argument('--out', type=Path, help='write the findings as JSON instead of a table')
-    return parser.parse_args(argv)

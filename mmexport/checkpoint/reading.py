@@ -43,7 +43,9 @@ def read_state_dict(path: str | Path, ema: bool = False, trust: bool = False, ke
     content = _read_safetensors(path) if path.suffix == '.safetensors' else _read_pickle(path, trust)
     if not isinstance(content, Mapping):
         raise CheckpointError(f'{path} holds a {type(content).__name__}, not a checkpoint: a dict with state_dict was expected')
-    weights, source = _pick(content, ema, path)
+    weights, source = _pick(dict(content), ema, path)
+    if not all(isinstance(key, str) for key in weights):
+        raise CheckpointError(f'{path} has keys under {source!r} that are no names; a state_dict was expected')
     tensors = {_WRAPPERS.sub('', key): _plain(value, keep_half) for key, value in weights.items()
                if isinstance(value, torch.Tensor)}
     if not tensors:

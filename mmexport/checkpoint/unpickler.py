@@ -61,7 +61,7 @@ _STATISTICS = {'min', 'max', 'current', 'mean'}
 def _inert_getattr(owner: Any, name: str) -> Inert:
     """Answer HistoryBuffer's ``getattr(HistoryBuffer, 'mean')``; look nothing up."""
     if owner is not HistoryBuffer or name not in _STATISTICS:
-        raise RefusedName(f'builtins.getattr({getattr(owner, "__name__", owner)}, {name!r})')
+        raise RefusedName(f'builtins.getattr({type(owner).__name__}, {str(name)[:40]!r})')
     return Inert()
 
 
@@ -112,6 +112,10 @@ class Unpickler(_InPython):  # type: ignore[misc]
         target = self.stack[-2]
         if not isinstance(target, (torch.Tensor, collections.OrderedDict, Inert, InertDict)):
             raise RefusedName(f'attributes on {getattr(target, "__name__", type(target).__name__)}')
+        if isinstance(target, collections.OrderedDict):
+            # A state dict's _metadata, which nothing here reads; other attributes would hide the dict's own methods.
+            self.stack.pop()
+            return
         super().load_build()
 
     dispatch[pickle.BUILD[0]] = load_build

@@ -16,8 +16,6 @@ from .regions import choose_regions
 
 REGIONS = 24
 CLASS_PEAK = 10.0
-# A query's class logits change by at least this share of their scale between two images, in 95% of the queries.
-CLASS_VARIES_BY = 0.022
 # The same for 95% of all pairs of images, where all queries tell much the same about an image.
 PAIR_VARIES_BY = 0.03
 RIDGE = 1e-3
@@ -38,8 +36,12 @@ def query_heads(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @torch.no_grad()
-def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: torch.Generator) -> None:
-    """Ridge regressions for `cls_embed` and the last layer of `mask_embed`, repeated while the attention masks settle."""
+def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: torch.Generator, varies_by: float) -> None:
+    """Ridge regressions for `cls_embed` and the last layer of `mask_embed`, repeated while the attention masks settle.
+
+    Args:
+        varies_by: a query's class logits change by at least this share of their scale between two images, in 95% of the queries.
+    """
     last = [module for module in head.mask_embed.modules() if isinstance(module, nn.Linear)][-1]
     goals: tuple[Tensor, Tensor, Tensor] | None = None
     with _backbone_once(model, run):
@@ -57,7 +59,7 @@ def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: 
                                 for index, layer in enumerate(decoded)])
             wanted = torch.cat([(classes + _changes(layer) @ mixing).flatten(0, 1) for layer in decoded])
             _solve_into(head.cls_embed, torch.cat([layer.flatten(0, 1) for layer in decoded]), wanted, weight)
-            mixing.mul_(_too_little(head.cls_embed(decoded[-1]), anonymous))
+            mixing.mul_(_too_little(head.cls_embed(decoded[-1]), anonymous, varies_by))
             wanted = torch.cat([masks.expand(len(layer), -1, -1).flatten(0, 1) for layer in hidden])
             _solve_into(last, torch.cat([layer.flatten(0, 1) for layer in hidden]), wanted, weight)
 
@@ -135,14 +137,14 @@ def _changes(decoded: Tensor) -> Tensor:
     return delta @ (vectors[:, :SHAPES_OF_CHANGE] / (values[:SHAPES_OF_CHANGE] + CHANGE_FLOOR * values[0]).sqrt())
 
 
-def _too_little(logits: Tensor, every_pair: bool) -> float:
+def _too_little(logits: Tensor, every_pair: bool, varies_by: float) -> float:
     """By what the change between images has to grow (logits: (N, Q, C + 1) of N images)."""
     if every_pair:
         first, second = torch.triu_indices(len(logits), len(logits), 1)
         change = (logits[first] - logits[second]).pow(2).mean(dim=2).sqrt() / logits.abs().max()
         return min(max(PAIR_VARIES_BY / float(change.quantile(0.05, dim=1).quantile(0.05)), 0.5), 4.0)
     change = (logits - logits.roll(1, dims=0)).pow(2).mean(dim=2).sqrt() / logits.abs().max()
-    return min(max(CLASS_VARIES_BY / float(change.quantile(0.05)), 0.5), 4.0)
+    return min(max(varies_by / float(change.quantile(0.05)), 0.5), 4.0)
 
 
 def _solve_into(layer: nn.Linear, rows: Tensor, wanted: Tensor, weight: Tensor) -> None:

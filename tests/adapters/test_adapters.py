@@ -117,4 +117,5 @@ def test_inputs_are_of_many_shapes_and_none_repeats_the_traced_one() -> None:
     assert images['batch 2'].shape[0] == 2
     assert not torch.equal(images['traced'], images['same shape'])
     tall, traced = images['another aspect'].shape, images['traced'].shape
+    assert max(tall[2:]) > max(traced[2:])
     assert (tall[2] > tall[3]) != (traced[2] > traced[3])
