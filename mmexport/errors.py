@@ -9,6 +9,7 @@
     |   +-- MissingOpError            a compiled mmcv op was called where there is none
     +-- PatchError                1   a patch names something that upstream does not have
     +-- LoweringError             1   a backend could not make the file
+    +-- DeviceError               1   tensors would lie on the wrong device; see mmexport.device
     +-- VerificationError         1   the file could not be checked
 
 Each message says what is wrong, where, and what to do next; the cause stays chained and is shown with ``--debug``.
@@ -50,6 +51,10 @@ class PatchError(MMExportError):
 
 
 class LoweringError(MMExportError):
+    pass
+
+
+class DeviceError(MMExportError):
     pass
 
 

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,8 @@ from .checking.samples import Sample
 from .checkpoint import LoadReport
 from .config import export_section
 from .delivery import deliver
-from .errors import ConfigError, InputError, MMExportError
+from .device import Audit, mended
+from .errors import ConfigError
 from .inputs import make_inputs, traced_shape
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
@@ -25,6 +28,7 @@ from .pipeline import PipelineCheck, check_pipeline
 from .precision import exact_arithmetic
 from .progress import Progress
 from .report import Report
+from .screening import audit_adapter, eager_in_words, stop_where_it_would_fail
 from .verify import Memory, Verification, expect, patched_rows, second_look, verify, with_patched
 
 if TYPE_CHECKING:
@@ -45,6 +49,7 @@ class Exporter:
         model: a built and loaded model to use instead of building one, and `fit` how the checkpoint fitted it. Its parameters no longer
             require gradients afterwards.
         memory: share it between two exporters of the same model and inputs, and the network runs once for both.
+        fix: mend, for the time of the export, what the device audit finds and can mend; else findings stop an export for CUDA.
 
     Raises:
         MMExportError: one of `mmexport.errors`; see there for which.
@@ -52,12 +57,12 @@ class Exporter:
 
     def __init__(self, cfg: Config, checkpoint: str | None = None, work_dir: str | Path = 'work_dirs/export', device: str = 'cpu', *,
                  options: CheckpointOptions | None = None, checking: bool = True, samples: bool = True, quiet: bool = True,
-                 model: nn.Module | None = None, fit: LoadReport | None = None, memory: Memory | None = None) -> None:
+                 model: nn.Module | None = None, fit: LoadReport | None = None, memory: Memory | None = None, fix: bool = False) -> None:
         self.cfg, self.checkpoint, self.work_dir = cfg, checkpoint, Path(work_dir)
         self.section = export_section(cfg)
         self.device = check_device(device)
         self.options, self.checking, self.samples, self.model = options, checking, samples, model
-        self.fit, self.memory = fit, memory or Memory()
+        self.fit, self.memory, self.fix = fit, memory or Memory(), fix
         backends = self.section['backends']
         self.backends = [build_backend(spec) for spec in (backends if isinstance(backends, (list, tuple)) else [backends])]
         names = [backend.name for backend in self.backends]
@@ -84,6 +89,11 @@ class Exporter:
         self.model, self.fit = self._load()
         adapter = self.adapter = self._adapt(self.model)
         images, photograph = self._inputs(adapter)
+        audit = self._audit(adapter, images['traced'])
+        with self._mended(adapter, audit) as done:
+            return self._export(adapter, images, photograph, replace(audit, mended=tuple(done)))
+
+    def _export(self, adapter: Adapter, images: dict[str, Tensor], photograph: Photograph | None, audit: Audit) -> Report:
         samples = self._expect(adapter, images)
         with workshop(self.work_dir) as shop:
             with patched(self.section['patches'], self._environment()) as applied:
@@ -97,7 +107,7 @@ class Exporter:
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
                 stages=tuple(self._stages(adapter, samples)), checks=tuple(checks),
                 pipelines=tuple(row for row in pipelines if row), floors={s.name: dict(s.floors) for s in samples},
-                tolerance=self.tolerance, seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir)
+                audit=audit, tolerance=self.tolerance, seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir)
             return deliver(report, samples, keep=self.samples and self.checking)
 
     def _load(self) -> tuple[nn.Module, LoadReport | None]:
@@ -122,20 +132,23 @@ class Exporter:
         photograph = read_photograph(self.cfg, str(path), adapter, self.device, images['traced'])
         return {**images, 'photograph': photograph.image}, photograph
 
+    def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
+        if self.memory.audit is None:
+            with self.step('Looking for tensors on the wrong device'):
+                self.memory.audit = audit_adapter(adapter, image, self.device)
+        stop_where_it_would_fail(self.memory.audit, self.device, self.fix)
+        return self.memory.audit
+
+    def _mended(self, adapter: Adapter, audit: Audit) -> AbstractContextManager[list[str]]:
+        return mended(adapter.model, audit, self.device) if self.fix else nullcontext([])
+
     def _expect(self, adapter: Adapter, images: dict[str, Tensor]) -> list[Sample]:
         if not self.checking:
             return []
         noises = int(self.section['verify']['noises'])
         with self.step(f'Running eager on {len(images)} inputs, and {noises} noises of each'):
-            try:
+            with eager_in_words(images):
                 return expect(adapter, images, self.tolerance, noises, self.memory)
-            except MMExportError:
-                raise
-            except Exception as exc:  # Upstream code may raise anything; that it is eager itself that fails is what the user must know.
-                shapes = ', '.join(f'{name} {tuple(image.shape)}' for name, image in images.items())
-                raise InputError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: '
-                                 f'{str(exc).strip().splitlines()[-1][:160] if str(exc).strip() else ""}. Other sizes: --shape, '
-                                 'export.verify.shapes') from exc
 
     def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
         if not samples:
@@ -178,5 +191,3 @@ class Exporter:
     def shape(self) -> tuple[int, int, int, int]:
         """The traced shape (N, 3, H, W)."""
         return traced_shape(self.cfg, self.section)
-
-

@@ -10,6 +10,7 @@ from .artifact import Artifact
 from .checking.comparison import Comparison
 from .checking.main import EAGER
 from .checkpoint import LoadReport
+from .device import Audit
 from .patching import Applied
 from .pipeline import PipelineCheck
 from .verify import Verification
@@ -35,7 +36,7 @@ class Report:
     seconds: Mapping[str, float]
     versions: Mapping[str, Any]
     work_dir: Path
-    audit: None = None
+    audit: Audit
 
     @property
     def passed(self) -> bool | None:
@@ -71,7 +72,7 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         return dict(
             passed=self.passed, verified=self.passed, reasons=self.reasons, config=self.config, checkpoint=self.checkpoint,
-            device=self.device, task=self.task, outputs=self.outputs, audit=self.audit, fit=self.fit and self.fit.as_dict(),
+            device=self.device, task=self.task, outputs=self.outputs, audit=self.audit.as_dict(), fit=self.fit and self.fit.as_dict(),
             patches=[row.as_dict() for row in self.applied],
             artifacts=[dict(backend=a.backend, file=str(a.file), verified=check.passed, reason=check.reason, manifest=a.manifest,
                             found=check.found) for a, check in zip(self.artifacts, self.checks, strict=True)],
@@ -89,6 +90,8 @@ class Report:
                    f'{len(self.fit.misshaped)} of another shape')
             for key in (self.fit.missing + self.fit.misshaped)[:5]:
                 yield f'  not loaded: {key[:64]}'
+        yield f'devices, as if on {self.audit.device}: {self.audit.verdict}'
+        yield from (f'  mended: {line}' for line in self.audit.mended)
         on = [row.name for row in self.applied if row.skipped is None]
         yield f'patches: {len(on)} on, {len(self.applied) - len(on)} skipped'
         yield from (note for row in self.applied if (note := row.untried(self.versions)))

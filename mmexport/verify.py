@@ -19,6 +19,7 @@ from .checking.compare import compare
 from .checking.comparison import Comparison
 from .checking.main import EAGER, vacuous_outputs, verdict
 from .checking.samples import Sample, write_samples
+from .device import Audit
 from .errors import VerificationError
 
 NOISE = 1e-6
@@ -54,6 +55,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.patches = ''
+        self.audit: Audit | None = None
         self.seen: dict[tuple[str, str, str], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = {}
 
     def watch(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:

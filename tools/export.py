@@ -22,6 +22,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--ema', action='store_true', help='take the averaged weights')
     parser.add_argument('--trust-checkpoint', action='store_true', help='read a pickle with classes of its own; it can run code')
     parser.add_argument('--allow-partial', action='store_true', help='load although over 1%% of the keys are missing')
+    parser.add_argument('--fix', action='store_true', help='mend tensors on the wrong device for the time of the export (tools/audit.py)')
     parser.add_argument('--no-verify', action='store_true', help='only lower; the report then says "not run"')
     parser.add_argument('--no-samples', action='store_true', help='leave inputs and expected outputs out of the folder')
     parser.add_argument('--debug', action='store_true', help='show the trace behind an error')

@@ -93,6 +93,10 @@ class Audit:
     def clean(self) -> bool:
         return not self.findings
 
+    @property
+    def verdict(self) -> str:
+        return 'clean' if self.clean else f'{_count(self.findings, "finding")} (tools/audit.py shows them)'
+
     def as_dict(self) -> dict[str, Any]:
         return dict(device=self.device, clean=self.clean, ops=self.ops, seconds=self.seconds, mended=list(self.mended),
                     findings=[finding.as_dict() for finding in self.findings],

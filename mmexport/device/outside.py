@@ -22,19 +22,19 @@ _OWN = frozenset(vars(nn.Module()))
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), torch.dtype, torch.device, types.ModuleType)
 
 
-def outside_tensors(model: nn.Module, names: Mapping[int, str]) -> dict[int, Tag]:
-    """By id of the tensor, a Tag with kind, words and line.
+def outside_tensors(model: nn.Module, names: Mapping[int, str]) -> dict[int, tuple[Tensor, Tag]]:
+    """By id of the tensor, the tensor (held, so that the id stays its own) and a Tag with kind, words and line.
 
     Looks through plain attributes, lists, dicts, dataclasses and other objects, class attributes, and the closures and globals that
     the modules' methods name. Registered parameters are no finding under whatever second name.
     """
     registered = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    found: dict[int, Tag] = {}
+    found: dict[int, tuple[Tensor, Tag]] = {}
     looked_at: set[int] = set()
     for module in model.modules():
         for tensor, kind, what, locate in _held_by(module, names[id(module)], looked_at):
             if id(tensor) not in registered and id(tensor) not in found:
-                found[id(tensor)] = Tag(CPU, kind, what, locate())
+                found[id(tensor)] = tensor, Tag(CPU, kind, what, locate())
     return found
 
 
@@ -65,8 +65,8 @@ def _walk(value: Any, name: str, kind: str, locate: Callable[[], Place], seen: s
         return
     inner = 'container' if kind == 'attribute' else kind
     if isinstance(value, nn.Module):
-        for key, tensor in (*value.named_parameters(), *value.named_buffers()):
-            yield tensor, 'parameter', f'{name}.{key}, of a module that .to() does not see', locate
+        for tensor in (*value.parameters(), *value.buffers()):
+            yield tensor, 'parameter', f'{name}, a module that .to() does not see', locate
         return
     seen.add(id(value))
     if isinstance(value, (types.FunctionType, types.MethodType)):

@@ -18,8 +18,8 @@ from ..errors import InputError
 from .finding import Audit, Finding, Place
 from .rules import COPIES, METADATA_ONLY, in_place
 
-# The index of a CPU device marks a literal, and has eight bits.
-MARKS = 120
+# The index of a CPU device marks a literal, and has eight bits; one of them stands for "wherever the input is".
+MARKS, HOME = 120, 126
 # A traced node names lines as ``file.py(12): forward``, a scripted one as ``File "file.py", line 12``.
 _LINES = re.compile(r'^(\S+?)\((\d+)\): |File "([^"]+)", line (\d+)', re.MULTILINE)
 _INDEX = frozenset({'index', 'index_put', 'index_put_', '_unsafe_index', '_index_put_impl_'})
@@ -29,7 +29,7 @@ _FACTORIES = frozenset({'arange', 'zeros', 'ones', 'empty', 'full', 'rand', 'ran
 
 @dataclass(frozen=True)
 class Literal:
-    """A device constant at one of its uses: input `offset` of `node`."""
+    """A device constant at one of its uses, input `offset` of `node`; `device` is empty where a factory is given None."""
 
     node: Any
     offset: int
@@ -37,7 +37,12 @@ class Literal:
 
     @property
     def words(self) -> str:
-        return f'{self.node.kind()} with the device {self.device!r} written into the file'
+        return f'{self.node.kind()} without a device' if not self.device else (
+            f'{self.node.kind()} with the device {self.device!r} written into the file')
+
+    @property
+    def kind(self) -> str:
+        return 'literal' if self.device else 'factory'
 
     @property
     def place(self) -> Place:
@@ -104,22 +109,24 @@ def fix_script(path: str | Path, out: str | Path, image: Tensor) -> Audit:
     Devices that meet nothing (a ``.cpu()`` before the end) are left, and listed.
 
     Raises:
-        InputError: the findings are not of a kind that can be mended in a file, or the two differ on the CPU.
+        InputError: the file cannot be read or does not take `image`, or the mended one differs on the CPU.
     """
     started = time.perf_counter()
     wrong, _ = _watch(path, image)
-    if any(number < 0 for number in wrong):
-        raise InputError(f'{path} makes tensors without naming any device ({min(wrong.items())[1].what}), which is not mended in a file: '
-                         'mend the model and export again')
     module = load_script(path)
     found = literals(module.graph)
     chosen = [literal for number, literal in enumerate(found) if number in wrong]
     mended = [f'{literal.words} ({literal.place})' for literal in chosen]
     left = [f'left, for it meets nothing: {literal.words} ({literal.place})' for number, literal in enumerate(found) if number not in wrong]
-    _follow_input(module.graph, chosen)
-    torch.jit.save(module, str(out))
-    _check_same(path, out, image)
-    after, ops = _watch(out, image)
+    draft = Path(out).with_name(f'.{Path(out).name}.draft')
+    try:
+        _follow_input(module.graph, chosen)
+        torch.jit.save(module, str(draft))
+        after, ops = _watch(draft, image)
+        _check_same(path, draft, image)
+        draft.replace(out)
+    finally:
+        draft.unlink(missing_ok=True)
     return Audit('cuda', tuple(after.values()), (), ops, time.perf_counter() - started, (*mended, *left))
 
 
@@ -131,7 +138,17 @@ def literals(graph: Any) -> list[Literal]:
             source = value.node()
             if source.kind() == 'prim::Constant' and source.hasAttribute('value') and value.type() == torch._C.DeviceObjType.get():
                 found.append(Literal(node, offset, source.s('value')))
+        if node.kind().removeprefix('aten::') in _FACTORIES:
+            device = _device_argument(node)
+            if device is not None and list(node.inputs())[device].node().mustBeNone():
+                found.append(Literal(node, device, ''))
     return found
+
+
+def _device_argument(node: Any) -> int | None:
+    """Which input of an operator is its device, by its schema."""
+    found = re.findall(r'(\w+)(?:=[^,()]*)?[,)]', node.schema().split('->')[0])
+    return found.index('device') if 'device' in found else None
 
 
 def _nodes(block: Any) -> Iterator[Any]:
@@ -144,20 +161,34 @@ def _nodes(block: Any) -> Iterator[Any]:
 def _mark(graph: Any, marked: Sequence[Literal]) -> None:
     """Give each use a constant of its own, a CPU whose index is its number: dispatch alone sees no difference to the input's device."""
     for number, literal in enumerate(marked):
-        constant = graph.create('prim::Constant', 1)
-        constant.s_('value', f'cpu:{number}')
-        constant.output().setType(torch._C.DeviceObjType.get())
-        constant.insertBefore(literal.node)
-        literal.node.replaceInput(literal.offset, constant.output())
+        literal.node.replaceInput(literal.offset, _marked(graph, literal.node, number))
+    inputs = list(graph.inputs())
+    # Moving a CPU tensor to ``cpu`` is no operator at all, and moving it to the input's device has to be one.
+    for node in [node for node in _nodes(graph) if node.kind() == 'prim::device' and list(node.inputs())[0] in inputs]:
+        node.output().replaceAllUsesWith(_marked(graph, node, HOME))
+
+
+def _marked(graph: Any, before: Any, number: int) -> Any:
+    constant = graph.create('prim::Constant', 1)
+    constant.s_('value', f'cpu:{number}')
+    constant.output().setType(torch._C.DeviceObjType.get())
+    constant.insertBefore(before)
+    return constant.output()
 
 
 def _follow_input(graph: Any, chosen: Sequence[Literal]) -> None:
+    if chosen:
+        device = _device_of_input(graph)
+        for literal in chosen:
+            literal.node.replaceInput(literal.offset, device)
+
+
+def _device_of_input(graph: Any) -> Any:
     image = next(value for value in reversed(list(graph.inputs())) if isinstance(value.type(), torch._C.TensorType))
     asked = graph.create('prim::device', [image])
     asked.output().setType(torch._C.DeviceObjType.get())
     graph.prependNode(asked)
-    for literal in chosen:
-        literal.node.replaceInput(literal.offset, asked.output())
+    return asked.output()
 
 
 def _check_same(path: str | Path, out: str | Path, image: Tensor) -> None:
@@ -235,7 +266,7 @@ class _Dispatched(TorchDispatchMode):
             return
         if mark >= 0:
             literal = self.marked[mark]
-            self.findings[mark] = Finding('literal', literal.words, literal.place, f'aten::{name}', Place())
+            self.findings[mark] = Finding(literal.kind, literal.words, literal.place, f'aten::{name}', Place())
         else:
             made_by = next(op for op, own in self._unnamed.items() if own == mark)
             self.findings[mark] = Finding('factory', f'aten::{made_by} without a device', Place(), f'aten::{name}', Place())

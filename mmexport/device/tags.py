@@ -35,17 +35,15 @@ class Tag:
 class Tags:
     """Tensor -> Tag. A tensor that was never seen comes from outside of `.to()`'s sight, and lies on the CPU."""
 
-    def __init__(self, outside: Mapping[int, Tag], names: Mapping[int, str]) -> None:
+    def __init__(self, outside: Mapping[int, tuple[Tensor, Tag]], names: Mapping[int, str]) -> None:
         self._tags: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         self.outside, self.names = outside, names
 
     def __getitem__(self, tensor: Tensor) -> Tag:
         known: Tag | None = self._tags.get(tensor)
         if known is None:
-            known = self.outside.get(id(tensor))
-            if known is None:
-                known = Tag(CPU, 'constructor', 'a tensor from torch.Tensor(...) or its kin, or from outside', self.here())
-            elif not known.origin.file:
+            _, known = self.outside.get(id(tensor), (tensor, Tag(CPU, 'constructor', 'a tensor from torch.Tensor(...) or its kin')))
+            if not known.origin.file:
                 known = replace(known, origin=self.here())
             self._tags[tensor] = known
         return known

@@ -31,7 +31,7 @@ SEGMENTS, LARGE = 5, 4
 # By how much class logits shall vary between images, in the attempts at it, each with other regions: larger pictures vary less than the
 # small scenes here, but what varies much may cost segments.
 ATTEMPTS = (0.03, 0.03, 0.026, 0.026, 0.024, 0.022, 0.022, 0.022)
-SCENES = ((1, 3, 128, 160), (1, 3, 161, 97), (1, 3, 256, 256), (1, 3, 250, 333))
+SCENES = ((1, 3, 128, 160), (1, 3, 161, 97), (1, 3, 256, 256), (1, 3, 250, 333), (1, 3, 160, 192), (1, 3, 192, 128))
 
 
 @torch.no_grad()
@@ -66,7 +66,7 @@ def seed_model(model: nn.Module, seed: int = 0) -> dict[str, Tensor]:
 
 
 def rich_enough(model: nn.Module, seed: int) -> bool:
-    """Whether the final label map of each of four scenes has enough segments, and enough labels over 1% of its pixels."""
+    """Whether the final label map of each of six scenes has enough segments, and enough labels over 1% of its pixels."""
     adapter = build_adapter(model, outputs='raw')
     for number, shape in enumerate(SCENES):
         image = picture(shape, 6007 + 10 * seed + number, adapter)

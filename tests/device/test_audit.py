@@ -10,7 +10,7 @@ import torch
 
 from mmexport.adapters import build_adapter
 from mmexport.config import load_config
-from mmexport.device import Audit, audit_model
+from mmexport.device import Audit, audit_model, mended
 from mmexport.inputs import picture
 from mmexport.model import build_model
 from tests.device.planted import CLEAN, CONFIG, FAULTS, PLACES, clean_source, marked_line, source
@@ -65,3 +65,32 @@ def test_the_listed_configs_are_clean(name: str) -> None:
     assert audit.ops > 50
     with torch.no_grad():
         assert all(torch.equal(one, other) for one, other in zip(before, adapter(image), strict=True))
+
+
+@pytest.mark.parametrize('fault', [fault for fault in FAULTS if fault != 'half'])
+def test_mended_is_clean_the_same_and_taken_back(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f'own_{abs(hash(str(tmp_path)))}'
+    (tmp_path / f'{name}.py').write_text(source('own', fault))
+    (tmp_path / 'config.py').write_text(CONFIG.format(module=name))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    adapter = build_adapter(build_model(load_config(tmp_path / 'config.py')), outputs='raw')
+    image = picture((1, 3, 64, 96), 0, adapter)
+
+    def audit() -> Audit:
+        return audit_model(adapter, lambda: adapter(image), 'cuda', (image,), adapter.model)
+
+    found = audit()
+    with torch.no_grad():
+        wanted = adapter(image)[0]
+        with mended(adapter.model, found, 'cpu') as done:
+            assert torch.equal(adapter(image)[0], wanted)
+    assert len(done) == 1
+
+    def run_mended() -> None:
+        with mended(adapter.model, found, 'cuda:0'):
+            adapter(image)
+
+    after = audit_model(adapter, run_mended, 'cuda', (image,), adapter.model)
+    assert after.clean, '\n'.join(after.lines())
+    assert len(audit().findings) == 1

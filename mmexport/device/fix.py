@@ -1,0 +1,99 @@
+"""Mending a model's device faults for the time of an export, and taking the mending back."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from .finding import Audit, Finding, Place
+from .outside import outside_tensors
+from .tags import Tags
+
+# What moving tensors and naming devices can mend; two dtypes that meet are the author's to decide.
+OUTSIDE = frozenset({'attribute', 'container', 'global', 'parameter'})
+MADE_THERE = frozenset({'factory', 'literal', 'numpy'})
+MENDABLE = OUTSIDE | MADE_THERE | {'cpu call'}
+
+
+def mendable(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.kind in MENDABLE]
+
+
+@contextmanager
+def mended(model: nn.Module, audit: Audit, device: str | torch.device) -> Iterator[list[str]]:
+    """Inside the block the model runs, and is traced, as though its author had put the tensors of `audit` on `device`.
+
+    Tensors that ``.to()`` cannot see are moved once; factories at the lines that were found get the device; a ``.cpu()`` there gives
+    back what it got. Nothing of the model is changed. Yields what was done, a line each.
+    """
+    wanted = mendable(audit.findings)
+    names = {id(module): name for name, module in model.named_modules()}
+    found = outside_tensors(model, names)
+    holders = {finding.what for finding in wanted if finding.kind in OUTSIDE}
+    held = {number: tensor for number, (tensor, tag) in found.items() if tag.what in holders}
+    lines = {(finding.origin.file, finding.origin.line): finding.kind for finding in wanted if finding.kind not in OUTSIDE}
+    mender = _Mender(torch.device(device), held, lines, names)
+    with _from_numpy(mender), mender:
+        yield [f'{finding.what}: {_done(finding, device)} ({finding.origin})' for finding in wanted]
+
+
+def _done(finding: Finding, device: str | torch.device) -> str:
+    if finding.kind in OUTSIDE:
+        return f'moved to {device}'
+    return 'left where it was' if finding.kind == 'cpu call' else f'made on {device}'
+
+
+@contextmanager
+def _from_numpy(mender: _Mender) -> Iterator[None]:
+    """A TorchFunctionMode does not see ``from_numpy``."""
+    original = torch.from_numpy
+
+    def from_numpy(array: Any) -> Tensor:
+        tensor = original(array)
+        return tensor.to(mender.device) if mender.kind_here() == 'numpy' else tensor
+
+    with mock.patch.object(torch, 'from_numpy', from_numpy):
+        yield
+
+
+def _names_cpu(values: Sequence[Any]) -> bool:
+    return any(str(value) in ('cpu', 'torch.FloatTensor') for value in values)
+
+
+class _Mender(TorchFunctionMode):
+    """Puts moved tensors in the place of `held` ones, and the results of `lines` on the device."""
+
+    def __init__(self, device: torch.device, held: dict[int, Tensor], lines: dict[tuple[str, int], str], names: dict[int, str]) -> None:
+        super().__init__()
+        self.device, self.held, self.lines = device, held, lines
+        self.moved: dict[int, Tensor] = {}
+        self._where = Tags({}, names)
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(func, '__name__', '')
+        if self.held:
+            args, kwargs = tree_map(self._moved, (tuple(args), kwargs))
+        kind = self.kind_here() if self.lines and name not in ('__get__', 'size', 'dim', 'device') else None
+        if kind == 'cpu call' and (name == 'cpu' or (name in ('to', 'type') and _names_cpu((*args[1:], *kwargs.values())))):
+            return args[0]
+        result = func(*args, **kwargs)
+        made_here = kind in MADE_THERE and not any(isinstance(value, Tensor) for value in tree_leaves((args, kwargs)))
+        return result.to(self.device) if made_here and isinstance(result, Tensor) else result
+
+    def _moved(self, value: Any) -> Any:
+        if not isinstance(value, Tensor) or id(value) not in self.held:
+            return value
+        if id(value) not in self.moved:
+            self.moved[id(value)] = value.detach().to(self.device)
+        return self.moved[id(value)]
+
+    def kind_here(self) -> str | None:
+        place: Place = self._where.here()
+        return self.lines.get((place.file, place.line))

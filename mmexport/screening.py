@@ -1,0 +1,85 @@
+"""Before anything is lowered: would this model run on the device that it is meant for?"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .adapters import Adapter
+from .device import Audit, audit_model
+from .device.finding import Finding
+from .device.fix import mendable, mended
+from .errors import DeviceError, InputError, MMExportError
+
+
+def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audit:
+    """The audit of data_preprocessor, network and decisions on one `image` of the adapter's kind, run on the CPU, as if on `device`.
+
+    Raises:
+        InputError: the model itself fails on the image.
+    """
+    home, image = adapter.preprocess.mean.device, image.cpu()
+    adapter.cpu()
+    try:
+        with eager_in_words({'traced': image}):
+            return audit_model(adapter, lambda: _run(adapter, image), device, (image,), adapter.model)
+    finally:
+        adapter.to(home)
+
+
+def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.device) -> Audit:
+    """What the audit says of the model while it is mended, and that it answers the same on the CPU.
+
+    Raises:
+        DeviceError: mended, the model answers otherwise.
+    """
+    target = torch.device('cuda', device.index or 0)
+    with torch.no_grad():
+        plain = adapter(image)
+        with mended(adapter.model, audit, 'cpu') as done:
+            again = adapter(image)
+    if not all(torch.equal(one, other) for one, other in zip(plain, again, strict=True)):
+        raise DeviceError('mended, the model answers otherwise on the CPU; mend it by hand')
+
+    def run() -> None:
+        with mended(adapter.model, audit, target):
+            _run(adapter, image)
+
+    after = audit_model(adapter, run, target, (image,), adapter.model)
+    return Audit(after.device, after.findings, after.branches, after.ops, audit.seconds + after.seconds, tuple(done))
+
+
+def fatal(audit: Audit, device: torch.device, fix: bool) -> list[Finding]:
+    """Findings that would break an export for `device`: on the CPU only dtypes that do not go together."""
+    found = [row for row in audit.findings if device.type == 'cuda' or row.kind == 'dtype']
+    return [] if fix and len(mendable(found)) == len(found) else found
+
+
+def stop_where_it_would_fail(audit: Audit, device: torch.device, fix: bool) -> None:
+    if fatal(audit, device, fix):
+        raise DeviceError('\n'.join([f'on {device} this model fails; mend it, or see what --fix can do:', *audit.lines()]))
+
+
+@contextmanager
+def eager_in_words(images: Mapping[str, Tensor]) -> Iterator[None]:
+    """Upstream code may raise anything; that it is eager itself that fails, and on what, is what the user must know."""
+    try:
+        yield
+    except MMExportError:
+        raise
+    except Exception as exc:
+        shapes = ', '.join(f'{name} {tuple(image.shape)}' for name, image in images.items())
+        reason = (str(exc).strip() or '(no message)').splitlines()[-1][:160]
+        raise InputError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {reason}. Other sizes: '
+                         '--shape, export.verify.shapes') from exc
+
+
+def _run(adapter: Adapter, image: Tensor) -> Any:
+    """Pictures come from a data loader, on the CPU; moving them is the data_preprocessor's."""
+    pictures = (100 * image[0].abs()).clamp(0, 255).to('cpu', torch.uint8)
+    if callable(getattr(adapter.model, 'data_preprocessor', None)):
+        adapter.model.data_preprocessor(dict(inputs=[pictures], data_samples=None), False)  # type: ignore[operator]
+    return adapter(image)
