@@ -94,7 +94,8 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
 
 
 def seeded(name: str, tiny: bool) -> tuple[Any, nn.Module]:
-    from mmexport.config import load_config
+    from mmexport.config import export_section, load_config
+    from mmexport.inputs import traced_shape
     from mmexport.model import build_model
     from mmexport.seeding import seed_model
     if tiny:
@@ -104,7 +105,7 @@ def seeded(name: str, tiny: bool) -> tuple[Any, nn.Module]:
     else:
         cfg = load_config(CONFIGS / f'{name}.py')
     model = build_model(cfg)
-    seed_model(model)
+    seed_model(model, size=traced_shape(cfg, export_section(cfg))[2:])
     return cfg, model
 
 

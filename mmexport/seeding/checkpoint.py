@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..config import export_section
+from ..inputs import traced_shape
 from ..model import build_model
 from . import seed_model
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 def write_checkpoint(cfg: Config, path: str | Path, seed: int = 0) -> None:
     """Build ``cfg.model``, seed it and write ``state_dict`` and ``meta``; the meta says that the weights are seeded."""
-    state = seed_model(build_model(cfg), seed)
+    state = seed_model(build_model(cfg), seed, traced_shape(cfg, export_section(cfg))[2:])
     meta = dict(seed=seed, made_by='mmexport make_checkpoint: seeded weights for demos and tests, not trained',
                 time=time.strftime('%Y-%m-%d'))
     path = Path(path)
