@@ -39,13 +39,16 @@ def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.de
     target = torch.device('cuda', device.index or 0)
     with torch.no_grad():
         plain = adapter(image)
-        with mended(adapter.model, audit, 'cpu') as done:
+        with mended(adapter.model, audit, 'cpu'):
             again = adapter(image)
     if not all(torch.equal(one, other) for one, other in zip(plain, again, strict=True)):
         raise DeviceError('mended, the model answers otherwise on the CPU; mend it by hand')
 
+    done: list[str] = []
+
     def run() -> None:
-        with mended(adapter.model, audit, target):
+        with mended(adapter.model, audit, target) as what:
+            done.extend(what)
             _run(adapter, image)
 
     after = audit_model(adapter, run, target, (image,), adapter.model)
