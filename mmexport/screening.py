@@ -82,7 +82,10 @@ def eager_in_words(images: Mapping[str, Tensor]) -> Iterator[None]:
 
 def _run(adapter: Adapter, image: Tensor) -> Any:
     """Pictures come from a data loader, on the CPU; moving them is the data_preprocessor's."""
-    pictures = (100 * image[0].abs()).clamp(0, 255).to('cpu', torch.uint8)
+    from mmengine.structures import BaseDataElement
     if callable(getattr(adapter.model, 'data_preprocessor', None)):
-        adapter.model.data_preprocessor(dict(inputs=[pictures], data_samples=None), False)  # type: ignore[operator]
+        picture = (100 * image[0].abs()).clamp(0, 255).to('cpu', torch.uint8)
+        shape = tuple(picture.shape[1:])
+        sample = BaseDataElement(metainfo=dict(img_shape=shape, ori_shape=shape, pad_shape=shape, scale_factor=(1.0, 1.0)))
+        adapter.model.data_preprocessor(dict(inputs=[picture], data_samples=[sample]), False)  # type: ignore[operator]
     return adapter(image)

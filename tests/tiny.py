@@ -86,5 +86,5 @@ def _special(model: Any, backbone: Any) -> None:
 def seeded(name: str) -> nn.Module:
     """The tiny model of `name` with seeded weights, made once per process."""
     model = build_model(tiny(name))
-    seed_model(model)
+    seed_model(model, size=SHAPE[2:])
     return model

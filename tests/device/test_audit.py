@@ -13,6 +13,7 @@ from mmexport.config import load_config
 from mmexport.device import Audit, audit_model, mended
 from mmexport.inputs import picture
 from mmexport.model import build_model
+from mmexport.screening import audit_adapter
 from tests.device.planted import CLEAN, CONFIG, FAULTS, PLACES, clean_source, marked_line, source
 from tests.tiny import NAMES, SHAPE, seeded
 
@@ -60,7 +61,7 @@ def test_the_listed_configs_are_clean(name: str) -> None:
     image = picture(SHAPE, 0, adapter)
     with torch.no_grad():
         before = adapter(image)
-    audit = audit_model(adapter, lambda: adapter(image), 'cuda', (image,))
+    audit = audit_adapter(adapter, image, torch.device('cuda'))
     assert audit.clean, '\n'.join(audit.lines())
     assert audit.ops > 50
     with torch.no_grad():
