@@ -9,11 +9,12 @@ CPU    ?= https://download.pytorch.org/whl/cpu
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test lint verify-configs clean
+.PHONY: help setup demo test lint verify-configs cpp clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
 	@echo "make lint: ruff and mypy.   make verify-configs: export and verify every config, full size (hours on two cores)."
+	@echo "make cpp: build examples/cpp on LibTorch (cmake, a compiler) and run it on Mask2Former-R50 and SegFormer-B0."
 
 setup: $(READY)
 
@@ -43,6 +44,16 @@ lint: $(READY)
 verify-configs: $(READY)
 	$(PY) benchmarks/verify_configs.py --out benchmarks/results/verify_configs.json
 	$(PY) benchmarks/verify_configs.py --reverse --out benchmarks/results/verify_configs_reverse.json
+
+cpp: $(READY)
+	cmake -S examples/cpp -B build/cpp -DCMAKE_BUILD_TYPE=Release \
+		-DCMAKE_PREFIX_PATH=$$($(PY) -c 'import torch; print(torch.utils.cmake_prefix_path)')
+	cmake --build build/cpp
+	for name in mask2former_r50 segformer_b0; do \
+		$(PY) tools/make_checkpoint.py configs/$$name.py work_dirs/cpp/$$name.pth && \
+		$(PY) tools/export.py configs/$$name.py work_dirs/cpp/$$name.pth --shape 512 512 --work-dir work_dirs/cpp/$$name && \
+		$(PY) examples/cpp/samples.py work_dirs/cpp/$$name/torchscript && \
+		build/cpp/run work_dirs/cpp/$$name/torchscript cpu || exit 1; done
 
 clean:
 	rm -rf $(VENV) work_dirs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

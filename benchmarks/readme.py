@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from common import ROOT
@@ -26,39 +25,44 @@ def demo() -> str:
 
 
 def table() -> str:
-    lines = ['| config | outputs | traced at | largest error | floor | result |', '| --- | --- | --- | --- | --- | --- |']
+    lines = ['| config | outputs | traced at | largest error | floor | result | run |', '| --- | --- | --- | --- | --- | --- | --- |']
+    rows: dict[tuple[str, str, bool], str] = {}
     where = []
-    for place in sorted(RESULTS.glob('verify_configs*.json')):
+    for number, place in enumerate(sorted(RESULTS.glob('verify_configs*.json')), 1):
         content = json.loads(place.read_text())
-        lines += list(_rows(content))
-        where.append(f"`{place.name}`: {_machine(content)}")
-    return '\n'.join([*lines, '', *where]) if where else 'not run'
+        # A config that was run again has its last run shown.
+        rows.update({(row['config'], row['outputs'], bool(content.get('reverse'))): _row(row, content, number) for row in content['rows']})
+        where.append(f"Run {number}, `{place.name}`: {_machine(content)}")
+    return '\n'.join([*lines, *(rows[key] for key in sorted(rows)), '', '\n\n'.join(where)]) if where else 'not run'
 
 
-def _rows(content: dict[str, Any]) -> Iterator[str]:
-    for row in content['rows']:
-        if 'worst' not in row:
-            yield f"| {row['config']} | {row['outputs']} | | | | {row['reason']} |"
-            continue
-        worst = ', '.join(f'{name} {value:.1e}' for name, value in row['worst'].items())
-        floor = max(row['floors'].values(), default=0.0)
-        size = '2x250x333' if content.get('reverse') else 'x'.join(map(str, row['size']))
-        yield f"| {row['config']} | {row['outputs']} | {size} | {worst} | {floor:.1%} | {'pass' if row['passed'] else row['reason']} |"
+def _row(row: dict[str, Any], content: dict[str, Any], run: int) -> str:
+    if 'worst' not in row:
+        return f"| {row['config']} | {row['outputs']} | | | | {row['reason']} | {run} |"
+    worst = ', '.join(f'{name} {value:.1e}' for name, value in row['worst'].items())
+    floor = max(row['floors'].values(), default=0.0)
+    size = '2x250x333' if content.get('reverse') else 'x'.join(map(str, row['size']))
+    result = 'pass' if row['passed'] else row['reason']
+    return f"| {row['config']} | {row['outputs']} | {size} | {worst} | {floor:.1%} | {result} | {run} |"
 
 
 def speed() -> str:
-    lines = ['| config | size | CPU time, 1 thread | wall time, all threads | plain trace (CPU time) |', '| --- | --- | --- | --- | --- |']
+    lines = ['| config | size | CPU time, 1 thread | wall time, all threads | plain trace (CPU time) | run |',
+             '| --- | --- | --- | --- | --- | --- |']
+    rows: dict[tuple[str, str], str] = {}
     where = []
-    for place in sorted(RESULTS.glob('latency*.json')):
+    for number, place in enumerate(sorted(RESULTS.glob('latency*.json')), 1):
         content = json.loads(place.read_text())
+        size = 'x'.join(map(str, content['size']))
         for row in content['rows']:
             cpu, wall = row['cpu_ratio'], row['wall_ratio']
             plain = f"{cpu['plain trace']:.2f}" if 'plain trace' in cpu else 'does not run'
-            lines.append(f"| {row['config']} | {'x'.join(map(str, content['size']))} | {cpu['artifact']:.2f} | {wall['artifact']:.2f} | "
-                         f"{plain} |")
-        where.append(f"`{place.name}`: {content['rounds']} interleaved rounds, {_machine(content)}")
+            ours = f"{cpu['artifact']:.2f} | {wall['artifact']:.2f}"
+            rows[row['config'], size] = f"| {row['config']} | {size} | {ours} | {plain} | {number} |"
+        where.append(f"Run {number}, `{place.name}`: {content['rounds']} interleaved rounds, {_machine(content)}")
+    lines += [rows[key] for key in sorted(rows)]
     head = 'Time of the artifact over that of eager, raw outputs, batch 1, median of rounds:'
-    return '\n'.join([head, '', *lines, '', *where]) if where else 'not run'
+    return '\n'.join([head, '', *lines, '', '\n\n'.join(where)]) if where else 'not run'
 
 
 def _machine(content: dict[str, Any]) -> str:

@@ -34,3 +34,33 @@ def test_no_checkpoint_is_an_error(tmp_path: Path) -> None:
     runner = type('Runner', (), dict(hooks=[], work_dir=str(tmp_path)))()
     with pytest.raises(VerificationError, match='no checkpoint'):
         best_checkpoint(runner)
+
+
+def test_the_best_checkpoint_goes_before_the_last(tmp_path: Path) -> None:
+    from mmengine.hooks import CheckpointHook
+
+    from mmexport.hook import best_checkpoint
+    best, last = tmp_path / 'best_mIoU_iter_2.pth', tmp_path / 'iter_4.pth'
+    best.touch(), last.touch()
+    (tmp_path / 'last_checkpoint').write_text(str(last))
+    hook = CheckpointHook(save_best='mIoU')
+    runner = type('Runner', (), dict(hooks=[hook], work_dir=str(tmp_path)))()
+    assert best_checkpoint(runner) == last
+    hook.best_ckpt_path = str(best)
+    assert best_checkpoint(runner) == best
+
+
+def test_what_an_export_raises_does_not_end_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mmexport import hook
+    logged: list[str] = []
+
+    def fail(runner: object) -> Path:
+        raise ZeroDivisionError('from upstream')
+
+    monkeypatch.setattr(hook, 'best_checkpoint', fail)
+    logger = type('Logger', (), dict(info=lambda self, line: None, error=lambda self, line: logged.append(line)))()
+    runner = type('Runner', (), dict(hooks=[], work_dir=str(tmp_path), logger=logger, cfg=None))()
+    hook.ExportHook().after_train(runner)
+    assert 'ZeroDivisionError' in logged[0]
+    with pytest.raises(ZeroDivisionError):
+        hook.ExportHook(strict=True).after_train(runner)
