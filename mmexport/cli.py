@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import ConfigError, MMExportError
+from .errors import ConfigError, MMExportError, last_line
 
 if TYPE_CHECKING:
     from .exporter import Exporter
@@ -22,30 +22,26 @@ def guarded(work: Callable[[], int], debug: bool = False) -> int:
     _quiet_upstream()
     try:
         return work()
-    except MMExportError as exc:
-        if debug:
-            traceback.print_exc()
-        print(f'{type(exc).__name__}: {exc}', file=sys.stderr)
-        return exc.exit_code
-    except OSError as exc:
-        if debug:
-            traceback.print_exc()
-        print(f'{type(exc).__name__}: {exc}', file=sys.stderr)
-        return 2
-    except ImportError as exc:
-        if debug:
-            traceback.print_exc()
-        print(f'SetupError: {exc}; what mmexport needs is in setup.py: pip install -e .', file=sys.stderr)
-        return 3
-    except Exception as exc:  # The last door: a user gets a line, and the trace on request.
-        if debug:
-            traceback.print_exc()
-        reason = (str(exc).strip() or '(no message)').splitlines()[-1][:200]
-        print(f'unexpected {type(exc).__name__}: {reason} (--debug shows where)', file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print('interrupted; earlier results are as they were', file=sys.stderr)
         return 130
+    except Exception as exc:  # The last door: a user gets words, and the trace on request.
+        if debug:
+            traceback.print_exc()
+        words, code = _in_words(exc)
+        print(words, file=sys.stderr)
+        return code
+
+
+def _in_words(exc: Exception) -> tuple[str, int]:
+    """What to print, and the exit code."""
+    if isinstance(exc, MMExportError):
+        return f'{type(exc).__name__}: {exc}', exc.exit_code
+    if isinstance(exc, OSError):
+        return f'{type(exc).__name__}: {exc}', 2
+    if isinstance(exc, ImportError):
+        return f'SetupError: {exc}; what mmexport needs is in setup.py: pip install -e .', 3
+    return f'unexpected {type(exc).__name__}: {last_line(exc)} (--debug shows where)', 1
 
 
 def export(args: argparse.Namespace) -> int:

@@ -60,3 +60,9 @@ class DeviceError(MMExportError):
 
 class VerificationError(MMExportError):
     pass
+
+
+def last_line(exc: Exception) -> str:
+    """The last line that says something, where C++ and TorchScript put the reason."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip() not in ('', 'RuntimeError:')]
+    return (lines or [type(exc).__name__])[-1][:200]

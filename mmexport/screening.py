@@ -12,7 +12,7 @@ from .adapters import Adapter
 from .device import Audit, audit_model
 from .device.finding import Finding
 from .device.fix import mendable, mended
-from .errors import DeviceError, InputError, MMExportError
+from .errors import DeviceError, InputError, MMExportError, last_line
 
 
 def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audit:
@@ -75,9 +75,8 @@ def eager_in_words(images: Mapping[str, Tensor]) -> Iterator[None]:
         raise
     except Exception as exc:
         shapes = ', '.join(f'{name} {tuple(image.shape)}' for name, image in images.items())
-        reason = (str(exc).strip() or '(no message)').splitlines()[-1][:160]
-        raise InputError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {reason}. Other sizes: '
-                         '--shape, export.verify.shapes') from exc
+        raise InputError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {last_line(exc)}. Other '
+                         'sizes: --shape, export.verify.shapes') from exc
 
 
 def _run(adapter: Adapter, image: Tensor) -> Any:

@@ -33,16 +33,24 @@ def follow_input_device(graph: Any, image: Any) -> int:
     """
     literals = list(_literals(graph))
     if literals:
-        asked = graph.create('prim::device', [image])
-        asked.output().setType(literals[0].output().type())
-        graph.prependNode(asked)
+        device = device_of(graph, image)
         for node in literals:
-            node.output().replaceAllUsesWith(asked.output())
+            node.output().replaceAllUsesWith(device)
             node.destroy()
     return len(literals)
 
 
+def device_of(graph: Any, image: Any) -> Any:
+    """A value that is the device of `image` on every call, asked for at the top of `graph`."""
+    asked = graph.create('prim::device', [image])
+    asked.output().setType(torch._C.DeviceObjType.get())
+    graph.prependNode(asked)
+    return asked.output()
+
+
+def is_device_literal(node: Any) -> bool:
+    return bool(node.kind() == 'prim::Constant' and node.hasAttribute('value') and node.output().type() == torch._C.DeviceObjType.get())
+
+
 def _literals(graph: Any) -> list[Any]:
-    kind = torch._C.DeviceObjType.get()
-    return [node for node in nodes(graph) if node.kind() == 'prim::Constant' and node.output().type() == kind
-            and node.hasAttribute('value')]
+    return [node for node in nodes(graph) if is_device_literal(node)]

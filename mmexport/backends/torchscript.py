@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..artifact import Artifact
-from ..errors import LoweringError, MMExportError
+from ..errors import LoweringError, MMExportError, last_line
 from ..registry import BACKENDS
 from .base import Backend
 from .graph import count_kinds, device_literals, follow_input_device
@@ -71,7 +71,7 @@ class TorchScript(Backend):
         except MMExportError:
             raise
         except Exception as exc:
-            raise LoweringError(f'torch.jit.trace of {type(adapter.model).__name__} failed: {_last_line(exc)}') from exc
+            raise LoweringError(f'torch.jit.trace of {type(adapter.model).__name__} failed: {last_line(exc)}') from exc
 
     def _freeze(self, traced: Any) -> tuple[Any, dict[str, Any]]:
         with warnings.catch_warnings():
@@ -100,7 +100,3 @@ def _fused(before: Counter[str], after: Counter[str]) -> dict[str, int]:
                 linear_layers_joined=before['aten::linear'] - after['aten::linear'],
                 convolutions=sum(after[kind] for kind in convolutions),
                 nodes_before=sum(before.values()), nodes_after=sum(after.values()))
-
-
-def _last_line(exc: Exception) -> str:
-    return (str(exc).strip() or type(exc).__name__).splitlines()[-1][:200]

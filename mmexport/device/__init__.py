@@ -1,6 +1,6 @@
 """Devices: find every tensor on the wrong one, before export and in files."""
-from .audit import audit_model, misplaced
+from .audit import audit_model
 from .finding import Audit, Branch, Finding, Place
 from .fix import mended
 
-__all__ = ['Audit', 'Branch', 'Finding', 'Place', 'audit_model', 'mended', 'misplaced']
+__all__ = ['Audit', 'Branch', 'Finding', 'Place', 'audit_model', 'mended']

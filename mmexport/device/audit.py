@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from .finding import Audit, Finding, Place
+from .finding import Audit
 from .mode import VirtualDevices
 from .outside import outside_tensors
 from .tags import Tag, Tags
@@ -45,15 +45,6 @@ def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.de
         with _watched(mode), torch.no_grad(), mode:
             run()
     return Audit(str(target), tuple(mode.findings.values()), tuple(mode.branches.values()), mode.ops, time.perf_counter() - started)
-
-
-def misplaced(model: nn.Module, device: torch.device) -> list[Finding]:
-    """Parameters and buffers that are really elsewhere than `device`, as after loading with a wrong ``map_location``."""
-    found = []
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if tensor.device.type != device.type or (device.index is not None and tensor.device != device):
-            found.append(Finding('placement', f'{name} lies on {tensor.device}', Place(module=name.rpartition('.')[0]), '', Place()))
-    return found
 
 
 @contextmanager

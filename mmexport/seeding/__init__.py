@@ -23,11 +23,6 @@ from .constants import randomise_constants
 from .queries import damp_branches, fit_queries, query_heads
 
 IMAGES, IMAGE_SIDE = 16, 128
-
-
-class SeedingError(MMExportError):
-    """Weights that would prove nothing are not written."""
-
 # Segments that survive the config's own thresholds in each of the scenes below.
 SEGMENTS, LARGE = 5, 4
 # By how much class logits shall vary between images, in the attempts at it, each with other regions: what varies much costs segments.
@@ -36,6 +31,10 @@ ATTEMPTS = (0.02, 0.023, 0.026, 0.02, 0.023, 0.026, 0.029) * 4
 # to differ by this much more than the checker asks.
 MARGIN = 1.05
 SCENES = ((1, 3, 128, 160), (1, 3, 161, 97), (1, 3, 256, 256), (1, 3, 250, 333), (1, 3, 160, 192))
+
+
+class SeedingError(MMExportError):
+    """Weights that would prove nothing are not written."""
 
 
 @torch.no_grad()

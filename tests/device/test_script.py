@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from mmexport.adapters import build_adapter
 from mmexport.backends import build_backend
-from mmexport.device.script import audit_script, fix_script, literals, load_script
+from mmexport.device.literals import literals
+from mmexport.device.script import audit_script, fix_script, load_script
 from mmexport.errors import InputError
 from mmexport.inputs import picture
 from mmexport.patching import patched

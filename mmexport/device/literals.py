@@ -1,0 +1,90 @@
+"""Devices that are written into a TorchScript graph: found at each use, told apart while it runs, and made to follow the input."""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..backends.graph import device_of, is_device_literal, nodes
+from .finding import Place
+from .rules import FACTORIES
+
+# The index of a CPU device marks a literal, and has eight bits; one of them stands for "wherever the input is".
+MARKS, HOME = 120, 126
+# A traced node names lines as ``file.py(12): forward``, a scripted one as ``File "file.py", line 12``.
+_LINES = re.compile(r'^(\S+?)\((\d+)\): |File "([^"]+)", line (\d+)', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A device constant at one of its uses, input `offset` of `node`; `device` is empty where a factory is given None."""
+
+    node: Any
+    offset: int
+    device: str
+
+    @property
+    def words(self) -> str:
+        return f'{self.node.kind()} without a device' if not self.device else (
+            f'{self.node.kind()} with the device {self.device!r} written into the file')
+
+    @property
+    def kind(self) -> str:
+        return 'literal' if self.device else 'factory'
+
+    @property
+    def place(self) -> Place:
+        """The source line that the file keeps of the node, from the machine that made it."""
+        lines = [Place(one or two, int(three or four)) for one, three, two, four in _LINES.findall(self.node.sourceRange())]
+        own = [line for line in lines if not line.file.startswith('code/__torch__') and '/torch/' not in line.file]
+        return (own or lines or [Place()])[0]
+
+
+def literals(graph: Any) -> list[Literal]:
+    """Every use of a device constant, in inner blocks too."""
+    found = []
+    for node in nodes(graph):
+        for offset, value in enumerate(node.inputs()):
+            if is_device_literal(value.node()):
+                found.append(Literal(node, offset, value.node().s('value')))
+        if node.kind().removeprefix('aten::') in FACTORIES:
+            device = _device_argument(node)
+            if device is not None and list(node.inputs())[device].node().mustBeNone():
+                found.append(Literal(node, device, ''))
+    return found
+
+
+def _device_argument(node: Any) -> int | None:
+    """Which input of an operator is its device, by its schema."""
+    found = re.findall(r'(\w+)(?:=[^,()]*)?[,)]', node.schema().split('->')[0])
+    return found.index('device') if 'device' in found else None
+
+
+def mark(graph: Any, marked: Sequence[Literal]) -> None:
+    """Give each use a constant of its own, a CPU whose index is its number: dispatch alone sees no difference to the input's device."""
+    for number, literal in enumerate(marked):
+        literal.node.replaceInput(literal.offset, _marked(graph, literal.node, number))
+    inputs = list(graph.inputs())
+    # Moving a CPU tensor to ``cpu`` is no operator at all, and moving it to the input's device has to be one.
+    for node in [node for node in nodes(graph) if node.kind() == 'prim::device' and list(node.inputs())[0] in inputs]:
+        node.output().replaceAllUsesWith(_marked(graph, node, HOME))
+
+
+def _marked(graph: Any, before: Any, number: int) -> Any:
+    constant = graph.create('prim::Constant', 1)
+    constant.s_('value', f'cpu:{number}')
+    constant.output().setType(torch._C.DeviceObjType.get())
+    constant.insertBefore(before)
+    return constant.output()
+
+
+def follow_input(graph: Any, chosen: Sequence[Literal]) -> None:
+    """Let the devices of `chosen` be that of the file's input."""
+    if chosen:
+        image = next(value for value in reversed(list(graph.inputs())) if isinstance(value.type(), torch._C.TensorType))
+        device = device_of(graph, image)
+        for literal in chosen:
+            literal.node.replaceInput(literal.offset, device)
