@@ -2,7 +2,8 @@
 
     python benchmarks/gpu_acceptance.py --device cuda --out benchmarks/results/gpu-h200.json
 Also: an unpatched trace, to show the fault that the patches answer; latency p50/p95 of eager and artifact with TF32 off and on; peak
-memory. Parity is measured with TF32 off. What was not run is absent. With --device cpu --tiny it runs anywhere in two minutes.
+memory; the file on a second device, where there is one; planted device faults before and after mending (gpu_faults.py). Parity is
+measured with TF32 off. What was not run is absent. With --device cpu --tiny it runs anywhere in minutes.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gpu_faults
 import torch
 from common import CONFIGS, ROOT, quiet, write
 from torch import Tensor, nn
@@ -36,18 +38,27 @@ def main() -> int:
         except Exception as exc:  # One model that fails must not cost the lease the other six; it is recorded and fails the run.
             row = dict(passed=False, error=f'{type(exc).__name__}: {exc}', trace=traceback.format_exc(limit=-6))
         rows.append(dict(model=name, seconds=round(time.perf_counter() - started, 1), **row))
-        write(args.out, rows, device=str(device), card=torch.cuda.get_device_name(device) if device.type == 'cuda' else None,
-              tolerance=TOLERANCE, tiny=args.tiny)
+        write(args.out, rows, device=str(device), card=card(device), tolerance=TOLERANCE, tiny=args.tiny)
         print(f"{name:<22}{'pass' if row['passed'] else 'FAIL'} {row.get('error', '')} {row.get('latency', '')}", flush=True)
-    return 0 if all(row['passed'] for row in rows) else 1
+    faults: list[dict[str, Any]] = []
+    if not args.no_faults:
+        faults = gpu_faults.rows(device)
+        write(args.out, rows, device=str(device), card=card(device), tolerance=TOLERANCE, tiny=args.tiny, faults=faults)
+        print(f"planted faults and look-alikes as foretold: {sum(row['passed'] for row in faults)} of {len(faults)}", flush=True)
+    return 0 if all(row['passed'] for row in (*rows, *faults)) else 1
+
+
+def card(device: torch.device) -> str | None:
+    return torch.cuda.get_device_name(device) if device.type == 'cuda' else None
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--device', default='cuda')
     parser.add_argument('--out', type=Path, required=True)
-    parser.add_argument('--models', nargs='+', default=MODELS)
+    parser.add_argument('--models', nargs='*', default=MODELS)
     parser.add_argument('--tiny', action='store_true', help='the small variants that the tests use')
+    parser.add_argument('--no-faults', action='store_true', help='leave out the planted device faults')
     parser.add_argument('--calls', type=int, default=100, help='timed calls of each')
     return parser.parse_args()
 
@@ -85,12 +96,22 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
                 if closer is not None:
                     check = verify(artifact, closer, TOLERANCE, run_on, Path(folder) / 'scratch')
                 checks[f'lowered on {made_on}, run on {run_on}'] = dict(passed=check.passed, reason=check.reason, worst=worst(check.rows))
+            for second in other_devices(device):
+                check = verify(artifact, samples[device], TOLERANCE, second, Path(folder) / 'scratch')
+                checks[f'lowered on {made_on}, run on {second}'] = dict(passed=check.passed, reason=check.reason, worst=worst(check.rows))
         adapter.to(device)
         image = make_inputs(cfg, section, adapter, device)['traced']
         ours = torch.jit.load(str(files[device].file), map_location=device)
         return dict(passed=all(check['passed'] for check in checks.values()), checks=checks,
                     unpatched_trace=unpatched_trace(adapter, image), latency=latency(adapter, ours, image, args.calls),
                     peak_memory_bytes=peak_memory(adapter, ours, image))
+
+
+def other_devices(device: torch.device) -> list[torch.device]:
+    """The next CUDA device, if there is one: its samples are the first one's, the arithmetic being the same."""
+    if device.type != 'cuda' or torch.cuda.device_count() < 2:
+        return []
+    return [torch.device('cuda', ((device.index or 0) + 1) % torch.cuda.device_count())]
 
 
 def seeded(name: str, tiny: bool) -> tuple[Any, nn.Module]:

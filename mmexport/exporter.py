@@ -18,6 +18,7 @@ from .checkpoint import LoadReport
 from .config import export_section
 from .delivery import deliver
 from .device import Audit, mended
+from .device.outside import stop_gradients
 from .errors import ConfigError
 from .inputs import make_inputs, traced_shape
 from .manifest import describe
@@ -117,9 +118,7 @@ class Exporter:
             return load_model(self.cfg, self.checkpoint, self.device, self.options)
 
     def _adapt(self, model: nn.Module) -> Adapter:
-        # A file holds no training state, and requires_grad would keep freeze from folding anything.
-        for parameter in model.parameters():
-            parameter.requires_grad_(False)
+        stop_gradients(model)
         adapter = build_adapter(model, self.section['task'], self.section['outputs'], bool(self.section['inputs']['normalize']))
         return adapter.to(self.device)
 

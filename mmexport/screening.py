@@ -12,6 +12,7 @@ from .adapters import Adapter
 from .device import Audit, audit_model
 from .device.finding import Finding
 from .device.fix import mendable, mended
+from .device.placement import elsewhere
 from .errors import DeviceError, InputError, MMExportError, last_line
 
 
@@ -21,6 +22,9 @@ def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audi
     Raises:
         InputError: the model itself fails on the image.
     """
+    misplaced = elsewhere(adapter.model)
+    if misplaced:
+        return Audit(str(device), tuple(misplaced))
     home, image = adapter.preprocess.mean.device, image.cpu()
     adapter.cpu()
     try:
@@ -56,8 +60,8 @@ def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.de
 
 
 def fatal(audit: Audit, device: torch.device, fix: bool) -> list[Finding]:
-    """Findings that would break an export for `device`: on the CPU only dtypes that do not go together."""
-    found = [row for row in audit.findings if device.type == 'cuda' or row.kind == 'dtype']
+    """Findings that would break an export for `device`: on the CPU only dtypes that do not go together, and parts not there."""
+    found = [row for row in audit.findings if device.type == 'cuda' or row.kind in ('dtype', 'placement')]
     return [] if fix and len(mendable(found)) == len(found) else found
 
 

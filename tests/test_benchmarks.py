@@ -18,7 +18,7 @@ def run(script: str, *args: object) -> subprocess.CompletedProcess[str]:
 
 def test_gpu_acceptance_runs_on_the_cpu(tmp_path: Path) -> None:
     out = tmp_path / 'cpu.json'
-    run('gpu_acceptance.py', '--device', 'cpu', '--tiny', '--calls', 3, '--out', out)
+    run('gpu_acceptance.py', '--device', 'cpu', '--tiny', '--no-faults', '--calls', 3, '--out', out)
     content = json.loads(out.read_text())
     assert content['card'] is None
     assert content['versions']['torch']
@@ -28,6 +28,17 @@ def test_gpu_acceptance_runs_on_the_cpu(tmp_path: Path) -> None:
         assert row['passed']
         assert row['latency']['tf32 off']['artifact']['p50_ms'] > 0
         assert row['peak_memory_bytes'] is None
+
+
+def test_planted_device_faults_do_what_was_foretold(tmp_path: Path) -> None:
+    """On a CPU only dtypes crash; the mending and the files are the same as on CUDA."""
+    code = ('import json, sys, torch; sys.path[0] = sys.argv[1]; import gpu_faults; '
+            'print(json.dumps(gpu_faults.rows(torch.device("cpu"), ["own"])))')
+    done = subprocess.run([sys.executable, '-c', code, str(ROOT / 'benchmarks')], capture_output=True, text=True, env=ENV, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = json.loads(done.stdout.splitlines()[-1])
+    assert len(rows) == 22
+    assert all(row['passed'] for row in rows), [row for row in rows if not row['passed']]
 
 
 def test_latency_measures_in_turn(tmp_path: Path) -> None:

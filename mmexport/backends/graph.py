@@ -1,11 +1,17 @@
 """Reading and mending a TorchScript graph."""
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+
+# The numbers that TorchScript writes for floating dtypes.
+FLOATS = {5: 'float16', 6: 'float32', 7: 'float64', 15: 'bfloat16'}
+# A traced node names lines as ``file.py(12): forward``, a scripted one as ``File "file.py", line 12``.
+_LINES = re.compile(r'^(\S+?)\((\d+)\): |File "([^"]+)", line (\d+)', re.MULTILINE)
 
 
 def nodes(block: Any) -> Iterator[Any]:
@@ -54,3 +60,33 @@ def is_device_literal(node: Any) -> bool:
 
 def _literals(graph: Any) -> list[Any]:
     return [node for node in nodes(graph) if is_device_literal(node)]
+
+
+def argument(node: Any, name: str) -> int | None:
+    """Which input of an operator has this name in its schema."""
+    known = node.kind().startswith('aten::') and '->' in node.schema()
+    names = [each.name for each in torch._C.parse_schema(node.schema()).arguments] if known else []
+    return names.index(name) if name in names else None
+
+
+def source_lines(node: Any) -> list[tuple[str, int]]:
+    """File and line of the code that a node was traced from, innermost first, as the file keeps them; torch's own left out."""
+    lines = [(one or two, int(three or four)) for one, three, two, four in _LINES.findall(node.sourceRange())]
+    own = [line for line in lines if not line[0].startswith('code/__torch__') and '/torch/' not in line[0]]
+    return own or lines
+
+
+def dtype_literals(graph: Any) -> list[dict[str, Any]]:
+    """Operators that name a floating dtype, each with how often and from which line: on them a call in half precision stops or widens.
+
+    The weights of a frozen file are constants too: ``half()`` converts none of them, wherever the literals are.
+    """
+    found: Counter[tuple[str, str, str]] = Counter()
+    for node in nodes(graph):
+        at = argument(node, 'dtype')
+        value = list(node.inputs())[at] if at is not None else None
+        named = value.toIValue() if value is not None and value.node().kind() == 'prim::Constant' else None
+        if named in FLOATS:
+            file, line = (source_lines(node) or [('', 0)])[0]
+            found[node.kind(), FLOATS[named], f'{"/".join(file.split("/")[-2:])}:{line}'] += 1
+    return [dict(op=op, dtype=dtype, at=at, times=times) for (op, dtype, at), times in found.items()]

@@ -16,7 +16,7 @@ from ..artifact import Artifact
 from ..errors import LoweringError, MMExportError, last_line
 from ..registry import BACKENDS
 from .base import Backend
-from .graph import count_kinds, device_literals, follow_input_device
+from .graph import count_kinds, device_literals, dtype_literals, follow_input_device
 
 # The manifest's name inside the file: torch.jit.load(..., _extra_files={'manifest.json': ''}).
 INSIDE = 'manifest.json'
@@ -49,6 +49,7 @@ class TorchScript(Backend):
         left = device_literals(frozen.graph)
         if left:
             raise LoweringError(f'the graph still names devices: {", ".join(sorted(set(left)))}')
+        steps.update(device_literals=0, dtype_literals=dtype_literals(frozen.graph))
         manifest = {**manifest, 'backend': self.name, 'torchscript': steps}
         folder.mkdir(parents=True, exist_ok=True)
         torch.jit.save(frozen, str(folder / FILE), _extra_files={INSIDE: json.dumps(manifest)})

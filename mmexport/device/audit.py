@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from .finding import Audit
 from .mode import VirtualDevices
 from .outside import outside_tensors
+from .placement import elsewhere, left_behind
 from .tags import Tag, Tags
 
 
@@ -21,7 +22,7 @@ def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.de
     """Call `run` once on the CPU with real values, as if `model` and `inputs` had been moved to `device`.
 
     Real values, because models read them (``.item()``, masks). What is found is what PyTorch itself would refuse there: see
-    `mmexport.device.rules`.
+    `mmexport.device.rules`. A model of which a part really lies elsewhere than the rest is not run: those parts are the findings.
 
     Args:
         run: runs the model on `inputs`; whatever it makes on the way is watched.
@@ -37,10 +38,14 @@ def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.de
     started = time.perf_counter()
     names = {id(module): name for name, module in model.named_modules()}
     names |= {id(module): name for name, module in (root or model).named_modules()}
-    with _as_if_moved(model, target) as tensors:
+    misplaced = elsewhere(root or model)
+    if misplaced:
+        return Audit(str(target), tuple(misplaced), seconds=time.perf_counter() - started)
+    behind = left_behind(model, names)
+    with _as_if_moved(model, target, behind) as tensors:
         tags = Tags(outside_tensors(model, names), names)
         for tensor in (*tensors, *inputs):
-            tags[tensor] = Tag(target)
+            tags[tensor] = behind.get(id(tensor), Tag(target))
         mode = VirtualDevices(target, tags)
         with _watched(mode), torch.no_grad(), mode:
             run()
@@ -48,12 +53,12 @@ def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.de
 
 
 @contextmanager
-def _as_if_moved(model: nn.Module, target: torch.device) -> Iterator[list[Tensor]]:
+def _as_if_moved(model: nn.Module, target: torch.device, behind: Container[int]) -> Iterator[list[Tensor]]:
     """Do what ``.to(target)`` does apart from moving: buffers become new tensors, and data_preprocessors remember the device."""
     with ExitStack() as undo:
         for module in model.modules():
             for name, buffer in list(module._buffers.items()):
-                if buffer is not None:
+                if buffer is not None and id(buffer) not in behind:
                     undo.callback(module._buffers.__setitem__, name, buffer)
                     # A second name for the old buffer stays behind on a real .to(), and so it must here.
                     module._buffers[name] = buffer.detach()

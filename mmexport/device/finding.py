@@ -11,6 +11,7 @@ REMEDIES = {
     'container': 'tensors in lists, dicts and objects stay behind on .to(): register each as a buffer (persistent=False)',
     'global': "a tensor outside the module stays behind on .to(): make it a buffer, or use tensor.to(x.device) where it is used",
     'parameter': 'a module in a plain list or dict is invisible to .to(): use nn.ModuleList or nn.ModuleDict',
+    'left behind': "let the module's _apply move it: def _apply(self, fn, ...) must call super()._apply(fn, ...)",
     'factory': 'name the device: device=x.device, or x.new_zeros(...) and the like',
     'literal': "replace the device that is written out by the input's: device=x.device",
     'cpu call': 'leave out .cpu() / .to("cpu"), or bring the result back: .to(x.device)',

@@ -1,21 +1,18 @@
 """Devices that are written into a TorchScript graph: found at each use, told apart while it runs, and made to follow the input."""
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ..backends.graph import device_of, is_device_literal, nodes
+from ..backends.graph import argument, device_of, is_device_literal, nodes, source_lines
 from .finding import Place
 from .rules import FACTORIES
 
 # The index of a CPU device marks a literal, and has eight bits; one of them stands for "wherever the input is".
 MARKS, HOME = 120, 126
-# A traced node names lines as ``file.py(12): forward``, a scripted one as ``File "file.py", line 12``.
-_LINES = re.compile(r'^(\S+?)\((\d+)\): |File "([^"]+)", line (\d+)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -38,9 +35,7 @@ class Literal:
     @property
     def place(self) -> Place:
         """The source line that the file keeps of the node, from the machine that made it."""
-        lines = [Place(one or two, int(three or four)) for one, three, two, four in _LINES.findall(self.node.sourceRange())]
-        own = [line for line in lines if not line.file.startswith('code/__torch__') and '/torch/' not in line.file]
-        return (own or lines or [Place()])[0]
+        return ([Place(*line) for line in source_lines(self.node)] or [Place()])[0]
 
 
 def literals(graph: Any) -> list[Literal]:
@@ -51,16 +46,10 @@ def literals(graph: Any) -> list[Literal]:
             if is_device_literal(value.node()):
                 found.append(Literal(node, offset, value.node().s('value')))
         if node.kind().removeprefix('aten::') in FACTORIES:
-            device = _device_argument(node)
+            device = argument(node, 'device')
             if device is not None and list(node.inputs())[device].node().mustBeNone():
                 found.append(Literal(node, device, ''))
     return found
-
-
-def _device_argument(node: Any) -> int | None:
-    """Which input of an operator is its device, by its schema."""
-    found = re.findall(r'(\w+)(?:=[^,()]*)?[,)]', node.schema().split('->')[0])
-    return found.index('device') if 'device' in found else None
 
 
 def mark(graph: Any, marked: Sequence[Literal]) -> None:

@@ -38,6 +38,17 @@ def outside_tensors(model: nn.Module, names: Mapping[int, str]) -> dict[int, tup
     return found
 
 
+def stop_gradients(model: nn.Module) -> None:
+    """For good: no tensor that the model uses asks for gradients, also none that it hides.
+
+    A file holds no training state; ``requires_grad`` keeps freeze from folding anything, and a hidden tensor that has it cannot be traced.
+    """
+    hidden = outside_tensors(model, {id(module): name for name, module in model.named_modules()})
+    for tensor in (*model.parameters(), *(tensor for tensor, _ in hidden.values())):
+        if tensor.is_leaf:
+            tensor.requires_grad_(False)
+
+
 def _held_by(module: nn.Module, path: str, looked_at: set[int]) -> Iterator[Held]:
     """What hangs on the module itself, and once for each class what hangs on that."""
     cls = type(module)

@@ -46,7 +46,15 @@ def test_frozen_and_fused(artifact: Artifact) -> None:
 
 def test_no_device_is_written_into_the_file(artifact: Artifact) -> None:
     assert artifact.manifest['torchscript']['device_literals_mended'] >= 1
+    assert artifact.manifest['torchscript']['device_literals'] == 0
     assert device_literals(torch.jit.load(str(artifact.file)).inlined_graph) == []
+
+
+def test_the_manifest_lists_what_stops_half(artifact: Artifact) -> None:
+    """Frozen weights do not follow half(), and these operators name a dtype of their own."""
+    listed = {(row['op'], row['dtype']): row['at'] for row in artifact.manifest['torchscript']['dtype_literals']}
+    assert listed['aten::zeros_like', 'float32'].startswith('bricks/transformer.py:')
+    assert ('aten::to', 'float64') in listed
 
 
 @pytest.mark.parametrize(('image', 'words'), [

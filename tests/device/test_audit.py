@@ -3,19 +3,23 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor, nn
 
+from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.config import load_config
 from mmexport.device import Audit, audit_model, mended
+from mmexport.errors import DeviceError
 from mmexport.inputs import picture
 from mmexport.model import build_model
-from mmexport.screening import audit_adapter
+from mmexport.screening import audit_adapter, stop_where_it_would_fail
 from tests.device.planted import CLEAN, CONFIG, FAULTS, PLACES, clean_source, marked_line, source
-from tests.tiny import NAMES, SHAPE, seeded
+from tests.tiny import NAMES, SHAPE, seeded, tiny
 
 
 def audited(folder: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Audit, Path]:
@@ -95,3 +99,48 @@ def test_mended_is_clean_the_same_and_taken_back(fault: str, tmp_path: Path, mon
     after = audit_model(adapter, run_mended, 'cuda', (image,), adapter.model)
     assert after.clean, '\n'.join(after.lines())
     assert len(audit().findings) == 1
+
+
+@pytest.mark.parametrize('fault', ['parameter', 'attribute', 'global'])
+def test_what_the_model_hides_can_still_be_exported(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor that asks for gradients and is no registered parameter cannot be traced."""
+    name = f'own_{abs(hash(str(tmp_path)))}'
+    (tmp_path / f'{name}.py').write_text(source('neck', fault).replace('torch.ones(1, 8, 1, 1)', 'torch.ones(1, 8, 1, 1).requires_grad_()'))
+    (tmp_path / 'config.py').write_text(CONFIG.format(module=name))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    report = Exporter.from_cfg(tmp_path / 'config.py', work_dir=tmp_path / 'out', checking=False).run()
+    assert report.artifacts[0].file.is_file()
+
+
+class Stubborn(nn.Module):
+    """A module that wants its table to stay in float32, and so keeps it from moving."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.ones(8))
+
+    def _apply(self, fn: Callable[..., Tensor], recurse: bool = True) -> Stubborn:
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.table
+
+
+def test_a_registered_tensor_that_apply_leaves_behind() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), Stubborn())
+    image = torch.ones(2, 8)
+    audit = audit_model(model, lambda: model(image), 'cuda', (image,))
+    assert [(finding.kind, finding.module) for finding in audit.findings] == [('left behind', '1')]
+    assert audit.findings[0].origin.file == __file__
+    assert audit.findings[0].op == 'mul'
+
+
+def test_parts_that_really_lie_elsewhere_are_told_without_a_run() -> None:
+    adapter = build_adapter(build_model(tiny('fcn')))
+    adapter.model.decode_head.conv_seg.to('meta')  # type: ignore[union-attr,operator]
+    audit = audit_adapter(adapter, picture(SHAPE, 0, adapter), torch.device('cpu'))
+    assert [finding.what for finding in audit.findings] == [
+        f'decode_head.conv_seg.{name} lies on meta, the model on cpu' for name in ('weight', 'bias')]
+    with pytest.raises(DeviceError, match=r'conv_seg\.weight lies on meta'):
+        stop_where_it_would_fail(audit, torch.device('cpu'), fix=True)

@@ -1,0 +1,51 @@
+"""Where the registered tensors of a model really are, and which of them ``.to()`` would leave behind."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from .finding import Finding, Place
+from .outside import assigned
+from .tags import CPU, Tag
+
+
+def elsewhere(model: nn.Module) -> list[Finding]:
+    """Parameters and buffers that are not where most of the model is: moved alone, never loaded (``meta``), or made on a device.
+
+    Such a model cannot be run at all, so these are told before anything runs.
+    """
+    weight: Counter[torch.device] = Counter()
+    for _, _, _, tensor in _registered(model):
+        weight[tensor.device] += max(tensor.numel(), 1)
+    home = weight.most_common(1)[0][0] if weight else CPU
+    return [Finding('placement', f'{f"{path}.{name}".lstrip(".")} lies on {tensor.device}, the model on {home}',
+                    assigned(type(module), name, path), '', Place())
+            for path, module, name, tensor in _registered(model) if tensor.device != home]
+
+
+def left_behind(model: nn.Module, names: Mapping[int, str]) -> dict[int, Tag]:
+    """By id, the parameters and buffers that a module keeps from moving, by an ``_apply`` of its own.
+
+    ``_apply`` is what ``.to()``, ``.cuda()`` and ``.half()`` go through; it is called here with a function that moves nothing.
+    """
+    reached: set[int] = set()
+
+    def note(tensor: Tensor) -> Tensor:
+        reached.add(id(tensor))
+        return tensor
+
+    model._apply(note)
+    return {id(tensor): Tag(CPU, 'left behind', f'self.{name}, which {type(module).__name__}._apply keeps from moving',
+                            assigned(type(module), name, names.get(id(module), path)))
+            for path, module, name, tensor in _registered(model) if id(tensor) not in reached}
+
+
+def _registered(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
+    """Path, module, name and tensor of every parameter and buffer."""
+    for path, module in model.named_modules():
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None:
+                yield path, module, name, tensor
