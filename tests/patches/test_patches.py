@@ -78,6 +78,47 @@ def test_deformable_sampling_is_linear_in_the_weights() -> None:
         assert float(outside.abs().max()) == 0.0
 
 
+@pytest.mark.parametrize('batch_first', [True, False])
+@pytest.mark.parametrize('mask', [None, 'attention', 'padding'])
+def test_attention_without_weights_equals_upstream(batch_first: bool, mask: str | None) -> None:
+    from mmcv.cnn.bricks.transformer import MultiheadAttention
+    torch.manual_seed(0)
+    attention = MultiheadAttention(32, 4, batch_first=batch_first).eval()
+    query, key = torch.randn(3, 7, 32), torch.randn(3, 11, 32)
+    masks: dict[str, Tensor] = {}
+    if mask == 'attention':
+        masks['attn_mask'] = torch.rand(12, 7, 11) < 0.4
+    elif mask == 'padding':
+        masks['key_padding_mask'] = torch.rand(3, 11) < 0.4
+    if not batch_first:
+        query, key = query.transpose(0, 1), key.transpose(0, 1)
+    one, other = both('AttentionWeights', lambda: attention(query, key, key, query_pos=query * 0.1, key_pos=key * 0.1, **masks))
+    assert float((one - other).abs().max()) <= ROUNDING * float(one.abs().max())
+    assert 'forward' not in vars(attention.attn)
+
+
+def test_attention_of_segformer_without_weights_equals_upstream() -> None:
+    from mmseg.models.backbones.mit import EfficientMultiheadAttention
+    torch.manual_seed(0)
+    attention = EfficientMultiheadAttention(32, 4, sr_ratio=2).eval()
+    tokens = torch.randn(2, 6 * 10, 32)
+    one, other = both('AttentionWeights', lambda: attention(tokens, (6, 10)))
+    assert float((one - other).abs().max()) <= ROUNDING * float(one.abs().max())
+    graph = traced_once('AttentionWeights', Tokens(attention), (tokens,)).inlined_graph
+    kinds = {node.kind() for node in graph.nodes()}
+    assert 'aten::scaled_dot_product_attention' in kinds
+    assert 'aten::softmax' not in kinds
+
+
+class Tokens(nn.Module):
+    def __init__(self, attention: nn.Module) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.attention(tokens, (6, 10))
+
+
 @pytest.mark.parametrize('scale', [2, 1.7, 0.5, (2.0, 3.0)])
 def test_upsample_equals_upstream(scale: object) -> None:
     from mmseg.models.utils.wrappers import Upsample

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from mmexport.patching import Patch
+from mmexport.registry import PATCHES
+
+
+@PATCHES.register_module()
+class AttentionWeights(Patch):
+    """Do not ask ``nn.MultiheadAttention`` for the attention weights that the caller drops.
+
+    mmcv and mmseg take ``self.attn(...)[0]`` and leave ``need_weights`` at True, which makes torch write out the (Q, K) weights of every
+    head and their mean. Without them it calls ``scaled_dot_product_attention``, whose fused kernels never hold them: faster and smaller,
+    and the same sum in another order.
+
+    Source: torch/nn/functional.py, ``multi_head_attention_forward``.
+    """
+
+    targets = ('mmcv.cnn.bricks.transformer.MultiheadAttention.forward',
+               'mmseg.models.backbones.mit.EfficientMultiheadAttention.forward')
+    upstream = 'mmcv 2.1.0, mmsegmentation 1.2.2'
+
+    def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+            with _without_weights(module.attn):
+                return original(module, *args, **kwargs)
+        return forward
+
+
+@contextmanager
+def _without_weights(attention: nn.MultiheadAttention) -> Iterator[None]:
+    vars(attention)['forward'] = partial(attention.forward, need_weights=False)
+    try:
+        yield
+    finally:
+        del vars(attention)['forward']
