@@ -1,6 +1,6 @@
 """Eager, a plain unfrozen trace and our artifact in one process, in turn: medians of at least 15 rounds.
 
-CPU time of one thread is the steady figure on a shared machine; wall time with all threads is shown beside it.
+Weights are those that the model is built with: time does not depend on them. CPU time of one thread is the steady figure on a shared machine; wall time with all threads is shown beside it.
     python benchmarks/latency.py --configs mask2former_r50 --size 512 512 --out benchmarks/results/latency.json
 """
 from __future__ import annotations
@@ -50,9 +50,7 @@ def measure(name: str, size: tuple[int, int], rounds: int) -> dict[str, Any]:
     from mmexport.inputs import picture
     from mmexport.model import build_model
     from mmexport.patching import patched
-    from mmexport.seeding import seed_model
     model = build_model(load_config(CONFIGS / f'{name}.py'))
-    seed_model(model)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     adapter = build_adapter(model, outputs='raw')
