@@ -1,6 +1,7 @@
 """Eager, a plain unfrozen trace and our artifact in one process, in turn: medians of at least 15 rounds.
 
-Weights are those that the model is built with: time does not depend on them. CPU time of one thread is the steady figure on a shared machine; wall time with all threads is shown beside it.
+Weights are those that the model is built with: time does not depend on them. CPU time of one thread is the steady figure on a shared
+machine; wall time with all threads is shown beside it.
     python benchmarks/latency.py --configs mask2former_r50 --size 512 512 --out benchmarks/results/latency.json
 """
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import Any
 MANIFEST = 'manifest.json'
 SAMPLES = 'samples.npz'
 REPORT = 'report.json'
+OURS = (MANIFEST, SAMPLES, REPORT)
 # Names of our own only: a work dir may be anybody's folder.
 WORKSHOP, ASIDE = '.mmexport-tmp-', '.mmexport-old-'
 
@@ -25,7 +26,7 @@ class Artifact:
     """One lowered file in a folder of its own.
 
     `manifest` holds inputs, outputs, dtypes, dynamic axes, preprocessing, classes, versions and how the file was made; on disk
-    ``manifest.json`` adds the sha256 of `file`, which a copy inside the file cannot hold.
+    ``manifest.json`` adds the sha256 of `file`, which a copy inside the file cannot hold, and those of files that belong to it.
     """
 
     backend: str
@@ -38,8 +39,9 @@ class Artifact:
 
     def write_manifest(self, verified: bool | None = None) -> dict[str, Any]:
         """Write ``manifest.json`` and return its content; `verified` is None where nothing was checked (yet)."""
-        content = {**self.manifest, 'file': self.file.name, 'sha256': sha256(self.file), 'bytes': self.file.stat().st_size,
-                   'verified': verified}
+        beside = sorted(path for path in self.folder.iterdir() if path not in (self.file, *(self.folder / name for name in OURS)))
+        content = {**self.manifest, 'file': self.file.name, 'sha256': sha256(self.file), 'also': {path.name: sha256(path) for path in beside},
+                   'bytes': sum(path.stat().st_size for path in (self.file, *beside)), 'verified': verified}
         (self.folder / MANIFEST).write_text(json.dumps(content, indent=2) + '\n')
         return content
 

@@ -89,9 +89,10 @@ def exit_code(report: Report, unverified_is_fine: bool) -> int:
 
 def overrides(args: argparse.Namespace) -> dict[str, Any]:
     """Command-line options as config overrides; ``--cfg-options`` has the last word, except over two ``--outputs``."""
+    from .backends import installed_backends
     found: dict[str, Any] = {}
     if args.backend:
-        found['export.backends'] = list(args.backend)
+        found['export.backends'] = installed_backends() if 'all' in args.backend else list(dict.fromkeys(args.backend))
     if args.shape:
         found['export.inputs.shape'] = list(args.shape)
     if args.batch is not None:

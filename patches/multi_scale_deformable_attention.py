@@ -21,16 +21,16 @@ class MultiScaleDeformableAttention(Patch):
     at half precision a place on a 128-pixel level is off by a twentieth of a pixel.
 
     Args:
-        sampling: ``'bag'`` or ``'grid'``, see `mmexport.ops.deformable_attention`.
+        sampling: ``'bag'``, ``'grid'`` or ``'gather'``, see `mmexport.ops.deformable_attention`; None leaves it to the backend.
     """
 
     targets = ('mmcv.ops.multi_scale_deform_attn.MultiScaleDeformableAttention.forward',)
     upstream = 'mmcv 2.1.0'
 
-    def __init__(self, sampling: str = 'bag') -> None:
-        if sampling not in deformable_attention.SAMPLINGS:
+    def __init__(self, sampling: str | None = None) -> None:
+        if sampling is not None and sampling not in deformable_attention.SAMPLINGS:
             raise PatchError(f'sampling={sampling!r}; there are {", ".join(deformable_attention.SAMPLINGS)}')
-        self.sample = deformable_attention.SAMPLINGS[sampling]
+        self.sample = deformable_attention.sampled if sampling is None else deformable_attention.SAMPLINGS[sampling]
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         sample = self.sample

@@ -56,5 +56,5 @@ def forward(self: Any, feats: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
 def _reference_points(self: Any, feat: Tensor, level: int) -> Tensor:
     """(h * w, 2): centres of the level's cells, 0..1, x first."""
     points = self.point_generator.single_level_grid_priors(feat.shape[-2:], level, device=feat.device)
-    width, height = (torch.as_tensor(feat.shape[axis], device=feat.device) for axis in (3, 2))
-    return points / (torch.stack([width, height])[None] * self.strides[level])  # type: ignore[no-any-return]
+    # By numbers, not by a tensor of them: making one fixes a symbolic size.
+    return torch.stack([points[:, axis] / (feat.shape[3 - axis] * self.strides[level]) for axis in (0, 1)], dim=-1)

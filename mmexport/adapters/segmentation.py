@@ -12,11 +12,18 @@ from .base import Adapter, OutputSpec, answering
 from .points import mixed_from, points_at_the_edge, recorded_points
 
 
+class Size(tuple):  # type: ignore[type-arg]
+    """A size that is its own copy: data samples copy their metas deeply, and a symbolic size hangs on all that is known of it."""
+
+    def __deepcopy__(self, memo: Any) -> Size:
+        return self
+
+
 def image_metas(image: Tensor) -> list[dict[str, Any]]:
-    """Metas that say: the picture fills the input, nothing is padded."""
-    size = image.shape[2:]
-    return [dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size,
-                 padding_size=[0, 0, 0, 0]) for _ in range(int(image.shape[0]))]
+    """Metas that say: the picture fills the input, nothing is padded. One stands for all where the batch is open."""
+    size, batch = Size(image.shape[2:]), image.shape[0]
+    return [dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size, padding_size=[0, 0, 0, 0])
+            for _ in range(1 if isinstance(batch, torch.SymInt) else int(batch))]
 
 
 @ADAPTERS.register_module()

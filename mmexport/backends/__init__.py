@@ -1,5 +1,10 @@
-"""Formats a model can be lowered to; one file each."""
-from .base import Backend, build_backend
-from .torchscript import TorchScript
+"""Formats a model can be lowered to; one file each, and importing them registers them."""
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = ['Backend', 'TorchScript', 'build_backend']
+for _module in iter_modules(__path__):
+    import_module(f'{__name__}.{_module.name}')
+
+from .base import Backend, build_backend, installed_backends  # noqa: E402
+
+__all__ = ['Backend', 'build_backend', 'installed_backends']

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..artifact import Artifact
+from ..checking.files import load
 from ..errors import ConfigError, SetupError
 from ..registry import BACKENDS
 
@@ -32,7 +33,8 @@ class Backend:
         raise NotImplementedError
 
     def load(self, artifact: Artifact, device: str | torch.device) -> Callable[[Tensor], tuple[Tensor, ...]]:
-        raise NotImplementedError
+        """With the runner that checks the file, ``mmexport/checking/runners/<name>.py``."""
+        return load(artifact.folder, {'backend': self.name, 'file': artifact.file.name}, torch.device(device))
 
     def unavailable(self) -> str | None:
         """What to install, or None."""
@@ -46,11 +48,7 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
         ConfigError: there is no such backend.
         SetupError: it needs what is not installed.
     """
-    BACKENDS.import_from_location()
-    # A class derived from a backend inherits its word; the first one, mmexport's own, keeps it.
-    words: dict[str, str] = {}
-    for name, cls in BACKENDS.module_dict.items():
-        words.setdefault(cls.name, name)
+    words = _words()
     if isinstance(spec, str):
         spec = {'type': words.get(spec.lower(), spec)}
     if spec.get('type') not in BACKENDS.module_dict:
@@ -63,3 +61,19 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
     if reason:
         raise SetupError(f'{backend.name}: {reason}')
     return backend
+
+
+def installed_backends() -> list[str]:
+    """The words of ``--backend all``: every backend of which the runtime is here, TorchScript first."""
+    here = [word for word, name in _words().items() if BACKENDS.module_dict[name]().unavailable() is None]
+    return sorted(here, key=lambda word: (word != 'torchscript', word))
+
+
+def _words() -> dict[str, str]:
+    """Word on the command line -> registered class name."""
+    BACKENDS.import_from_location()
+    # A class derived from a backend inherits its word; the first one, mmexport's own, keeps it.
+    words: dict[str, str] = {}
+    for name, cls in BACKENDS.module_dict.items():
+        words.setdefault(cls.name, name)
+    return words

@@ -4,7 +4,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +56,6 @@ class TorchScript(Backend):
         artifact = Artifact(self.name, folder / FILE, manifest)
         artifact.write_manifest()
         return artifact
-
-    def load(self, artifact: Artifact, device: str | torch.device) -> Callable[[Tensor], tuple[Tensor, ...]]:
-        loaded: Callable[[Tensor], tuple[Tensor, ...]] = torch.jit.load(str(artifact.file), map_location=device)
-        return loaded
 
     @staticmethod
     def _trace(adapter: Adapter, example: Tensor) -> Any:

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
+import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import runners
+
 Runner = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 def stale(folder: Path, manifest: Mapping[str, Any]) -> str | None:
     """Why the file is not the one that the manifest describes, or None."""
-    file = folder / str(manifest['file'])
-    if not file.is_file():
-        return f'{file} is missing'
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    if digest != manifest['sha256']:
-        return (f'{file.name} is not the file of this manifest (sha256 {digest[:12]}..., the manifest says '
-                f"{str(manifest['sha256'])[:12]}...): it was replaced or cut short; export again")
+    for name, wanted in {str(manifest['file']): manifest['sha256'], **manifest.get('also', {})}.items():
+        file = folder / name
+        if not file.is_file():
+            return f'{file} is missing'
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        if digest != wanted:
+            return (f'{file.name} is not the file of this manifest (sha256 {digest[:12]}..., the manifest says {str(wanted)[:12]}...): it '
+                    'was replaced or cut short; export again')
     return None
 
 
@@ -30,17 +34,14 @@ def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Run
 
     Raises:
         ValueError: this checker does not know the backend.
+        ImportError: its runtime is not installed.
     """
-    if manifest['backend'] not in LOADERS:
-        raise ValueError(f"no loader for backend {manifest['backend']!r}")
-    return LOADERS[manifest['backend']](folder / str(manifest['file']), device)
+    return runner_of(manifest).load(folder / str(manifest['file']), device)  # type: ignore[no-any-return]
 
 
-def _torchscript(file: Path, device: torch.device) -> Runner:
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        module = torch.jit.load(str(file), map_location=device)
-    return lambda image: module(image)  # type: ignore[no-any-return]
-
-
-LOADERS: dict[str, Callable[[Path, torch.device], Runner]] = {'torchscript': _torchscript}
+def runner_of(manifest: Mapping[str, Any]) -> Any:
+    """The module of `checking.runners` for the backend of this manifest."""
+    backend = str(manifest['backend'])
+    if backend not in {module.name for module in pkgutil.iter_modules(runners.__path__)}:
+        raise ValueError(f'no loader for backend {backend!r}')
+    return importlib.import_module(f'.runners.{backend}', __package__)

@@ -1,8 +1,9 @@
-"""Multi-scale deformable attention in plain PyTorch, in two forms with the same result up to rounding.
+"""Multi-scale deformable attention in plain PyTorch, in three forms with the same result up to rounding.
 
 ``bag`` gathers the four corners of every sample as rows of the value table and adds them up with ``embedding_bag``: one pass, no
 intermediate of the size of the samples. ``grid`` samples each level with ``grid_sample`` and adds the levels up one by one, for
-runtimes without ``embedding_bag``. Neither stacks the samples of all levels, as upstream does.
+runtimes without ``embedding_bag``. ``gather`` adds up the corners one by one, for runtimes that get GridSample wrong. None stacks the
+samples of all levels, as upstream does.
 
 Shapes: value (N, S, heads, d), S the sum of the levels' h * w; shapes, a list of L (h, w); offsets (N, Q, heads, L, P, 2), in cells,
 x first; weights (N, Q, heads, L, P); reference (N, Q, L, 2) in 0..1, or (N, Q, L, 4) with box sizes. Result (N, Q, heads * d).
@@ -18,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from .lowerings import chosen
 
 Shapes = Sequence[tuple[Any, Any]]
 
@@ -56,7 +59,30 @@ def grid(value: Tensor, shapes: Shapes, offsets: Tensor, weights: Tensor, refere
     return total.unflatten(0, (batch, heads)).flatten(1, 2).transpose(1, 2).contiguous()
 
 
-SAMPLINGS: dict[str, Callable[[Tensor, Shapes, Tensor, Tensor, Tensor], Tensor]] = {'bag': bag, 'grid': grid}
+def gather(value: Tensor, shapes: Shapes, offsets: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
+    batch, keys, heads, channels = value.shape
+    table = value.flatten(0, 2)
+    image = torch.arange(batch, device=value.device)[:, None] * keys
+    first = (image * heads + torch.arange(heads, device=value.device)).view(batch, 1, heads, 1)
+    total: Tensor | None = None
+    start: Any = 0
+    for level, (height, width) in enumerate(shapes):
+        x, y = _cells(reference[:, :, level], offsets[:, :, :, level], height, width)
+        for column, row, share in _corners(x, y, height, width):
+            corner = F.embedding((row * width + column + start) * heads + first, table)
+            part = (corner * (share * weights[:, :, :, level]).to(table.dtype)[..., None]).sum(-2)
+            total = part if total is None else total + part
+        start = start + height * width
+    assert total is not None
+    return total.flatten(2)
+
+
+SAMPLINGS: dict[str, Callable[[Tensor, Shapes, Tensor, Tensor, Tensor], Tensor]] = {'bag': bag, 'grid': grid, 'gather': gather}
+
+
+def sampled(value: Tensor, shapes: Shapes, offsets: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
+    """In the form that the backend prefers, ``bag`` where it prefers none."""
+    return SAMPLINGS[chosen('deformable_attention', 'bag')](value, shapes, offsets, weights, reference)
 
 
 def _cells(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> tuple[Tensor, Tensor]:

@@ -1,11 +1,14 @@
 """Arithmetic on sizes that a tracer follows: `int`, `math.ceil`, `min` and `max` turn a traced size into a constant.
 
-Under ``torch.jit.trace`` an element of ``x.shape`` is a tensor of no dimension, otherwise it is an int; each function takes both.
+Under ``torch.jit.trace`` an element of ``x.shape`` is a tensor of no dimension, under ``torch.export`` a ``SymInt``, otherwise an int;
+each function takes all three.
 """
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -15,6 +18,10 @@ def scaled(side: Any, factor: float) -> Any:
         return side * int(factor)
     if isinstance(side, Tensor):
         return (side.double() * factor).long()
+    if isinstance(side, torch.SymInt):
+        # Whole numbers only: a formula with a float in it is one that exporters cannot simplify.
+        exact = Fraction(factor).limit_denominator(1 << 16)
+        return side * exact.numerator // exact.denominator
     return int(side * factor)
 
 
@@ -23,17 +30,30 @@ def ceil_div(side: Any, step: int) -> Any:
     return (side + step - 1) // step
 
 
+def missing(side: Any, step: int) -> Any:
+    """What is missing to the next multiple of `step`."""
+    return (step - side % step) % step
+
+
 def at_least_zero(side: Any) -> Any:
     """``max(side, 0)``."""
-    return side.clamp(min=0) if isinstance(side, Tensor) else max(side, 0)
+    if isinstance(side, Tensor):
+        return side.clamp(min=0)
+    return torch.sym_max(side, 0)
 
 
 def at_most(side: Any, limit: int) -> Any:
     """``min(side, limit)``."""
-    return side.clamp(max=limit) if isinstance(side, Tensor) else min(side, limit)
+    if isinstance(side, Tensor):
+        return side.clamp(max=limit)
+    return torch.sym_min(side, limit)
 
 
 def equal(one: Any, other: Any) -> Any:
     """1 where the sizes are equal, else 0."""
     same = one == other
-    return same.long() if isinstance(same, Tensor) else int(same)
+    if isinstance(same, Tensor):
+        return same.long()
+    if isinstance(same, torch.SymBool):
+        return 1 - torch.sym_min(torch.sym_max(one - other, other - one), 1)
+    return int(same)

@@ -32,7 +32,7 @@ def traced_once(name: object, module: nn.Module, example: tuple[Tensor, ...]) ->
         return torch.jit.trace(module.eval(), example, check_trace=False)
 
 
-@pytest.mark.parametrize('sampling', ['bag', 'grid'])
+@pytest.mark.parametrize('sampling', ['bag', 'grid', 'gather'])
 @pytest.mark.parametrize('reference_dims', [2, 4])
 @pytest.mark.parametrize('batch', [1, 3])
 def test_deformable_attention_equals_upstream(sampling: str, reference_dims: int, batch: int) -> None:

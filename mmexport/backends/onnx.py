@@ -1,0 +1,121 @@
+"""ONNX: standard operators only, sizes open, checked by ONNX Runtime."""
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..adapters import Adapter
+from ..artifact import Artifact
+from ..errors import LoweringError, last_line
+from ..registry import BACKENDS
+from .base import Backend
+from .program import AXIS, exported_program, ranges, silenced
+
+FILE = 'model.onnx'
+# Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
+LIMIT = 1_900_000_000
+OPSET = 18
+WHY_18 = ('18: ONNX Runtime has had CUDA kernels for the GridSample of opsets 16 to 19 for long and for 20 and 22 only lately (it falls '
+          'back to the CPU without a word), and TensorRT has been wrong at 20')
+
+
+@BACKENDS.register_module()
+class ONNX(Backend):
+    """Lower with ``torch.onnx.export``.
+
+    Args:
+        opset: of the standard domain, the only one that is used.
+        dynamo: through ``torch.export``; False takes the old exporter, through ``torch.jit.trace``.
+        simplify: let onnxslim fold what it can. What is verified is the simplified file.
+    """
+
+    name = 'onnx'
+
+    def __init__(self, opset: int = OPSET, dynamo: bool = True, simplify: bool = False) -> None:
+        self.opset, self.dynamo, self.simplify = int(opset), dynamo, simplify
+
+    def unavailable(self) -> str | None:
+        needed = ['onnx', 'onnxruntime', *(['onnxscript'] if self.dynamo else []), *(['onnxslim'] if self.simplify else [])]
+        missing = [name for name in needed if find_spec(name) is None]
+        return f'{", ".join(missing)} not installed: pip install "mmexport[onnx]" or pip install {" ".join(missing)}' if missing else None
+
+    def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+        folder.mkdir(parents=True, exist_ok=True)
+        dynamic = manifest['inputs'][0]['dynamic']
+        names = [spec.name for spec in adapter.specs]
+        try:
+            proto = (self._from_program if self.dynamo else self._from_trace)(adapter, example, dynamic, names, folder)
+        except LoweringError:
+            raise
+        except Exception as exc:
+            raise LoweringError(f'torch.onnx.export of {type(adapter.model).__name__} failed: {type(exc).__name__}: '
+                                f'{last_line(exc)}') from exc
+        proto = self._finished(proto, adapter, names)
+        domains = sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import})
+        if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
+            raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
+        manifest = {**manifest, 'backend': self.name,
+                    'onnx': dict(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', domains=domains, dynamo=self.dynamo,
+                                 simplified=self.simplify, ranges=ranges(example, dynamic) if self.dynamo else None,
+                                 nodes=sum(1 for _ in nodes(proto)), torch=torch.__version__)}
+        self._save(proto, folder / FILE, manifest)
+        artifact = Artifact(self.name, folder / FILE, manifest)
+        artifact.write_manifest()
+        return artifact
+
+    def _from_program(self, adapter: Adapter, example: Tensor, dynamic: list[str], names: list[str], folder: Path) -> Any:
+        program = exported_program(adapter, example, dynamic, deformable_attention='grid')
+        with torch.no_grad(), silenced():
+            made = torch.onnx.export(program, dynamo=True, opset_version=self.opset, input_names=['image'], output_names=names,
+                                     verbose=False)
+        assert made is not None
+        return made.model_proto
+
+    def _from_trace(self, adapter: Adapter, example: Tensor, dynamic: list[str], names: list[str], folder: Path) -> Any:
+        import onnx
+
+        from ..ops.lowerings import preferring
+        draft = folder / 'draft.onnx'
+        with torch.no_grad(), silenced(), preferring(deformable_attention='grid'):
+            torch.onnx.export(adapter, (example,), str(draft), dynamo=False, opset_version=self.opset, input_names=['image'],
+                              output_names=names, dynamic_axes={'image': {AXIS[axis]: axis for axis in dynamic}})
+        proto = onnx.load(draft)
+        for left in folder.iterdir():
+            left.unlink()
+        return proto
+
+    def _finished(self, proto: Any, adapter: Adapter, names: list[str]) -> Any:
+        """Simplified where that was asked for, its outputs in order and their axes named as the manifest names them."""
+        if self.simplify:
+            import onnxslim
+            proto = onnxslim.slim(proto)
+        found = [output.name for output in proto.graph.output]
+        if found != names:
+            raise LoweringError(f'the graph answers {", ".join(found)}, and should answer {", ".join(names)}')
+        return proto
+
+    def _save(self, proto: Any, path: Path, manifest: dict[str, Any]) -> None:
+        import onnx
+        import onnx.shape_inference
+        del proto.metadata_props[:]
+        for key in ('task', 'classes', 'preprocessing', 'versions', 'outputs', 'config', 'checkpoint', 'onnx'):
+            proto.metadata_props.add(key=key, value=json.dumps(manifest.get(key)))
+        large = proto.ByteSize() > LIMIT
+        onnx.save(proto, str(path), save_as_external_data=large, location=f'{FILE}.data' if large else None)
+        onnx.checker.check_model(str(path), full_check=True)
+        if not large:
+            onnx.shape_inference.infer_shapes(proto, strict_mode=True)
+
+
+def nodes(proto: Any) -> Any:
+    """Every node of the graph, of its inner graphs and of its functions."""
+    graphs = [proto.graph, *proto.functions]
+    while graphs:
+        for node in graphs.pop().node:
+            yield node
+            graphs += [attribute.g for attribute in node.attribute if attribute.HasField('g')]

@@ -1,0 +1,81 @@
+"""The exported program that several formats start from: one ``torch.export`` of a patched adapter, with its sizes left open."""
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import Dim, ExportedProgram
+
+from ..adapters import Adapter
+from ..errors import LoweringError, MMExportError, last_line
+from ..ops.lowerings import preferring
+
+# What a program is asked to hold for; the manifest says it. The sides' lower end is what the deepest stride of the listed models needs.
+RANGES = {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
+AXIS = {'batch': 0, 'height': 2, 'width': 3}
+
+
+def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], **forms: str) -> ExportedProgram:
+    """A program of `adapter` in which the `dynamic` axes are open, within `RANGES`.
+
+    ``strict`` is False: Dynamo would have to understand every line of upstream. What cannot be decided about an open size becomes a check
+    at run time, so that a size is refused and never computed wrongly.
+
+    Args:
+        forms: what to prefer of the ops that have several, see `mmexport.ops.lowerings`.
+
+    Raises:
+        LoweringError: ``torch.export`` cannot follow the model; the cause is chained.
+    """
+    if 'batch' in dynamic and example.shape[0] == 1:
+        # torch.export takes a size of 1 for a constant.
+        example = example.repeat(2, 1, 1, 1)
+    dims = {AXIS[name]: Dim(name, min=low, max=high) for name, (low, high) in ranges(example, dynamic).items()}
+    try:
+        with torch.no_grad(), silenced(), preferring(**forms):
+            return torch.export.export(adapter, (example,), dynamic_shapes=(dims,), strict=False,
+                                       prefer_deferred_runtime_asserts_over_guards=True)
+    except MMExportError:
+        raise
+    except Exception as exc:
+        raise LoweringError(f'torch.export of {type(adapter.model).__name__} failed: {type(exc).__name__}: {_told(exc)}') from exc
+
+
+def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """The open axes and the sizes that they are open for, the example's own always among them."""
+    found = {}
+    for name in dynamic:
+        low, high = RANGES[name]
+        side = int(example.shape[AXIS[name]])
+        found[name] = min(low, side), max(high, side)
+    return found
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """torch.export and the exporters after it speak of their own affairs; what matters they raise."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def _told(exc: Exception) -> str:
+    """The line that says something: exporters follow it with advice of many lines."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    return (lines[0] if lines else last_line(exc))[:300]
+
+
+def open_ranges(program: ExportedProgram) -> dict[str, Any]:
+    """By symbol, the sizes that the program itself accepts, as plain data."""
+    return {str(symbol): [int(found.lower), int(found.upper)] for symbol, found in program.range_constraints.items()
+            if found.upper.is_finite}

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def load(file: Path, device: torch.device) -> Callable[..., Any]:
+    # Registers the loader's classes, which torch.export alone does not import.
+    import torch._inductor
+    package: Callable[..., Any] = torch._inductor.aoti_load_package(str(file), device_index=device.index if device.index is not None else -1)
+    made_for = package.get_metadata().get('AOTI_DEVICE_KEY', device.type)  # type: ignore[attr-defined]
+    if made_for != device.type:
+        raise ValueError(f'this package was compiled for {made_for} and runs only there; compile it on a machine with {device.type}')
+    return package

@@ -1,0 +1,22 @@
+"""Which form of an op a backend wants: a patch calls the op, the backend that is lowering picks the form."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_PREFERRED: ContextVar[dict[str, str]] = ContextVar('preferred', default={})  # noqa: B039, never changed in place
+
+
+@contextmanager
+def preferring(**forms: str) -> Iterator[None]:
+    """Inside the block `chosen` answers these forms: ``preferring(deformable_attention='grid')``."""
+    token = _PREFERRED.set({**_PREFERRED.get(), **forms})
+    try:
+        yield
+    finally:
+        _PREFERRED.reset(token)
+
+
+def chosen(op: str, default: str) -> str:
+    return _PREFERRED.get().get(op, default)
