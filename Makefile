@@ -2,6 +2,7 @@
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
+FORMATS := $(VENV)/.formats
 DEMO   ?= work_dirs/demo
 TORCH  ?= 2.13.0
 # A plain `torch` brings gigabytes of CUDA packages on Linux; this index has the CPU builds.
@@ -9,7 +10,7 @@ CPU    ?= https://download.pytorch.org/whl/cpu
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test lint verify-configs cpp clean
+.PHONY: help setup formats demo test lint verify-configs cpp clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -34,7 +35,14 @@ demo: $(READY)
 		--outputs final raw --image tests/data/chelsea.png --work-dir $(DEMO)
 	@ls -l $(DEMO)/*/torchscript/*
 
-test: $(READY)
+$(FORMATS): requirements/formats.txt $(READY)
+	$(PY) -m pip install -q --no-compile --disable-pip-version-check --no-deps -r requirements/formats.txt
+	@touch $@
+
+# The runtimes of the formats beside TorchScript.
+formats: $(FORMATS)
+
+test: $(FORMATS)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 $(TESTS)
 
 lint: $(READY)

@@ -24,6 +24,9 @@ class BuildWithMim(build_py):
 
 SEG = ['mmsegmentation>=1.2,<1.3', 'ftfy', 'regex']
 DET = ['mmdet>=3.3,<3.4']
+# On a machine with a GPU: onnxruntime-gpu.
+ONNX = ['onnx>=1.16', 'onnxruntime>=1.17', 'onnxscript>=0.5', 'onnxslim']
+OPENVINO = ['openvino>=2025.1']
 
 setup(
     name='mmexport',
@@ -41,8 +44,9 @@ setup(
     extras_require={
         'seg': SEG,
         'det': DET,
-        'onnx': ['onnx>=1.15', 'onnxruntime>=1.17', 'onnxscript'],
-        'dev': [*SEG, *DET, 'pytest>=7', 'pytest-xdist', 'ruff', 'mypy', 'safetensors'],
+        'onnx': ONNX,
+        'openvino': OPENVINO,
+        'dev': [*SEG, *DET, *ONNX, *OPENVINO, 'pytest>=7', 'pytest-xdist', 'ruff', 'mypy', 'safetensors'],
     },
     cmdclass={'build_py': BuildWithMim},
     zip_safe=False,

@@ -40,7 +40,8 @@ class Artifact:
     def write_manifest(self, verified: bool | None = None) -> dict[str, Any]:
         """Write ``manifest.json`` and return its content; `verified` is None where nothing was checked (yet)."""
         beside = sorted(path for path in self.folder.iterdir() if path not in (self.file, *(self.folder / name for name in OURS)))
-        content = {**self.manifest, 'file': self.file.name, 'sha256': sha256(self.file), 'also': {path.name: sha256(path) for path in beside},
+        content = {**self.manifest, 'file': self.file.name, 'sha256': sha256(self.file),
+                   'also': {path.name: sha256(path) for path in beside},
                    'bytes': sum(path.stat().st_size for path in (self.file, *beside)), 'verified': verified}
         (self.folder / MANIFEST).write_text(json.dumps(content, indent=2) + '\n')
         return content

@@ -19,7 +19,7 @@ from .config import export_section
 from .delivery import deliver
 from .device import Audit, mended
 from .device.outside import stop_gradients
-from .errors import ConfigError
+from .errors import ConfigError, LoweringError
 from .inputs import make_inputs, traced_shape
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
@@ -30,7 +30,7 @@ from .precision import exact_arithmetic
 from .progress import Progress
 from .report import Report
 from .screening import audit_adapter, eager_in_words, stop_where_it_would_fail
-from .verify import Memory, Verification, expect, patched_rows, second_look, verify, with_patched
+from .verify import Memory, Verification, expect, patched_rows, second_look, typical_seconds, verify, with_patched
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -96,11 +96,12 @@ class Exporter:
 
     def _export(self, adapter: Adapter, images: dict[str, Tensor], photograph: Photograph | None, audit: Audit) -> Report:
         samples = self._expect(adapter, images)
+        eager_s = typical_seconds(adapter, images['traced']) if self.checking else None
         with workshop(self.work_dir) as shop:
             with patched(self.section['patches'], self._environment()) as applied:
                 self.memory.patches = repr(self.section['patches'])
                 samples = self._run_patched(adapter, samples)
-                artifacts = [self._lower(backend, adapter, images['traced'], applied, shop) for backend in self.backends]
+                artifacts, failures = self._lower_all(adapter, images['traced'], applied, shop)
             checks, samples = self._verify(adapter, artifacts, samples, shop)
             pipelines = [self._pipeline(adapter, artifact, photograph) for artifact in artifacts]
             report = Report(
@@ -108,7 +109,8 @@ class Exporter:
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
                 stages=tuple(self._stages(adapter, samples)), checks=tuple(checks),
                 pipelines=tuple(row for row in pipelines if row), floors={s.name: dict(s.floors) for s in samples},
-                audit=audit, tolerance=self.tolerance, seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir)
+                failures=failures, eager_s=eager_s, audit=audit, tolerance=self.tolerance,
+                seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir)
             return deliver(report, samples, keep=self.samples and self.checking)
 
     def _load(self) -> tuple[nn.Module, LoadReport | None]:
@@ -154,6 +156,22 @@ class Exporter:
             return samples
         with self.step(f'Running patched eager on {len(samples)} inputs'):
             return with_patched(adapter, samples, self.device, self.memory)
+
+    def _lower_all(self, adapter: Adapter, example: Tensor, applied: Sequence[Applied],
+                   shop: Path) -> tuple[list[Artifact], dict[str, str]]:
+        """One format that cannot hold the model does not cost the user the others; that none can is an error."""
+        artifacts: list[Artifact] = []
+        failures: dict[str, str] = {}
+        for backend in self.backends:
+            try:
+                artifacts.append(self._lower(backend, adapter, example, applied, shop))
+            except LoweringError as exc:
+                if len(self.backends) == 1:
+                    raise
+                failures[backend.name] = str(exc)
+        if not artifacts:
+            raise LoweringError('; '.join(failures.values()))
+        return artifacts, failures
 
     def _lower(self, backend: Backend, adapter: Adapter, example: Tensor, applied: Sequence[Applied], shop: Path) -> Artifact:
         manifest = describe(adapter, example, self.section['inputs']['dynamic'], applied, versions(), str(self.cfg.filename),

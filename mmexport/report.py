@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,14 @@ class Report:
     versions: Mapping[str, Any]
     work_dir: Path
     audit: Audit
+    # Formats that could not be made, each with the reason.
+    failures: Mapping[str, str] = field(default_factory=dict)
+    eager_s: float | None = None
 
     @property
     def passed(self) -> bool | None:
+        if self.failures:
+            return False
         verdicts = [check.passed for check in self.checks]
         if any(verdict is None for verdict in verdicts) or not verdicts:
             return None
@@ -48,7 +53,8 @@ class Report:
     @property
     def reasons(self) -> list[str]:
         """Why it is not a pass, a line each."""
-        found = [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
+        found = [f'{name}: {reason}' for name, reason in self.failures.items()]
+        found += [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
         if any(not row.passed for check in self.checks for row in check.rows if row.stage == EAGER):
             found += [self.place_of_fault]
         return found + [f'test pipeline: {pipeline.reason}' for pipeline in self.pipelines if pipeline.passed is False]
@@ -78,7 +84,7 @@ class Report:
                             found=check.found) for a, check in zip(self.artifacts, self.checks, strict=True)],
             stages=[row.as_dict() for row in self.stages], pipelines=[row.as_dict() for row in self.pipelines],
             floors={name: dict(floors) for name, floors in self.floors.items()}, tolerance=self.tolerance,
-            seconds=dict(self.seconds), versions=dict(self.versions))
+            failures=dict(self.failures), eager_s=self.eager_s, seconds=dict(self.seconds), versions=dict(self.versions))
 
     def lines(self) -> Iterator[str]:
         """The terminal table, plain text, at most 80 columns."""
@@ -99,15 +105,28 @@ class Report:
             yield from self._artifact_lines(artifact, check)
         for pipeline in self.pipelines:
             yield f'test pipeline and test_step: {pipeline.summary}'
+        yield ''
+        yield from self._formats()
         yield 'time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in self.time_by_kind.items())
         verdict = {True: 'PASS', False: 'FAIL', None: 'not verified'}[self.passed]
         yield f"{verdict}: {self.work_dir / 'failed' if self.passed is False else self.work_dir}"
         yield from (f'  {reason}' for reason in self.reasons)
 
+    def _formats(self) -> Iterator[str]:
+        """One line a format: size, parity, the time of a call of its own and over eager's, where it was checked."""
+        yield f"{'format':<14}{'file':<12}{'MB':>7}{'parity':>9}{'p50 ms':>9}{'/eager':>8}  checked on"
+        for artifact, check in zip(self.artifacts, self.checks, strict=True):
+            seconds = check.found.get('p50_s') if check.found else None
+            time = f'{1e3 * seconds:>9.0f}{seconds / self.eager_s:>8.2f}' if seconds and self.eager_s else f"{'-':>9}{'-':>8}"
+            parity = {True: 'pass', False: 'FAIL', None: 'not run'}[check.passed]
+            size = artifact.manifest['bytes'] / 1e6
+            yield f'{artifact.backend:<14}{artifact.file.name:<12}{size:>7.1f}{parity:>9}{time}  {self.device if check.found else "-"}'
+        for name in self.failures:
+            yield f"{name:<14}{'-':<12}{'-':>7}{'not made':>9}"
+
     def _artifact_lines(self, artifact: Artifact, check: Verification) -> Iterator[str]:
         yield ''
-        size = artifact.file.stat().st_size / 1e6
-        yield f'{artifact.backend}: {artifact.file} ({size:.1f} MB)'
+        yield f"{artifact.backend}: {artifact.file} ({artifact.manifest['bytes'] / 1e6:.1f} MB)"
         fused = artifact.manifest.get('torchscript', {}).get('fused')
         if fused:
             yield (f"  conv+bn folded {fused['conv_bn_folded']}, linear layers joined {fused['linear_layers_joined']}, "

@@ -19,6 +19,7 @@ from .checking.compare import compare
 from .checking.comparison import Comparison
 from .checking.main import EAGER, vacuous_outputs, verdict
 from .checking.samples import Sample, write_samples
+from .checking.timing import typical
 from .device import Audit
 from .errors import VerificationError
 
@@ -150,6 +151,12 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
     found = json.loads(answer.read_text())
     answer.unlink()
     return Verification(artifact.backend, found)
+
+
+def typical_seconds(adapter: Adapter, image: Tensor) -> float:
+    """The median time of a call of the eager model, unpatched, as the checker takes that of the file."""
+    with torch.no_grad():
+        return typical(lambda: adapter(image), image.device)
 
 
 def keep_samples(artifact: Artifact, samples: Sequence[Sample], tolerance: float) -> list[str]:

@@ -10,7 +10,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog='export', description=__doc__)
     parser.add_argument('config', help='any mmdet 3.x or mmseg 1.x config')
     parser.add_argument('checkpoint', help='.pth or .safetensors')
-    parser.add_argument('--backend', nargs='+', metavar='NAME', 
+    parser.add_argument('--backend', nargs='+', metavar='NAME',
                         help="formats, or 'all' that are installed; replaces the config's export.backends (torchscript)")
     parser.add_argument('--work-dir', default=None, help='default: work_dirs/CONFIG')
     parser.add_argument('--device', default='cpu', help='cpu, cuda or cuda:N')

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..adapters import Adapter

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from ..ops.lowerings import preferring
 # What a program is asked to hold for; the manifest says it. The sides' lower end is what the deepest stride of the listed models needs.
 RANGES = {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
 AXIS = {'batch': 0, 'height': 2, 'width': 3}
+# Programs of adapters that are alive: within one run, formats that start from the same program share it.
+_MADE: WeakKeyDictionary[Adapter, dict[Any, ExportedProgram]] = WeakKeyDictionary()
 
 
 def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], **forms: str) -> ExportedProgram:
@@ -35,6 +38,14 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
     if 'batch' in dynamic and example.shape[0] == 1:
         # torch.export takes a size of 1 for a constant.
         example = example.repeat(2, 1, 1, 1)
+    made = _MADE.setdefault(adapter, {})
+    key = tuple(example.shape), tuple(dynamic), str(example.device), tuple(sorted(forms.items()))
+    if key not in made:
+        made[key] = _export(adapter, example, dynamic, forms)
+    return made[key]
+
+
+def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: dict[str, str]) -> ExportedProgram:
     dims = {AXIS[name]: Dim(name, min=low, max=high) for name, (low, high) in ranges(example, dynamic).items()}
     try:
         with torch.no_grad(), silenced(), preferring(**forms):
@@ -73,9 +84,3 @@ def _told(exc: Exception) -> str:
     """The line that says something: exporters follow it with advice of many lines."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
     return (lines[0] if lines else last_line(exc))[:300]
-
-
-def open_ranges(program: ExportedProgram) -> dict[str, Any]:
-    """By symbol, the sizes that the program itself accepts, as plain data."""
-    return {str(symbol): [int(found.lower), int(found.upper)] for symbol, found in program.range_constraints.items()
-            if found.upper.is_finite}

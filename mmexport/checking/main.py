@@ -15,9 +15,10 @@ from torch import Tensor
 
 from .compare import compare
 from .comparison import Comparison
-from .files import Runner, load, stale
+from .files import Runner, load, runner_of, stale
 from .options import parse
 from .samples import Sample, read_samples
+from .timing import typical
 from .vacuous import vacuous
 
 EAGER, PATCHED = 'artifact vs eager', 'artifact vs patched'
@@ -59,6 +60,11 @@ def check(folder: Path, samples_file: Path, device: torch.device) -> dict[str, A
         rows += _check_sample(runner, sample, manifest, extra, device)
     found['rows'] = [row.as_dict() for row in rows]
     found['run_s'] = time.perf_counter() - started - found['load_s']
+    found['facts'] = dict(facts(runner)) if (facts := getattr(runner_of(manifest), 'facts', None)) else {}
+    if all(row.problem is None for row in rows):
+        image = samples[0].image.to(device)
+        with torch.no_grad():
+            found['p50_s'] = typical(lambda: runner(image), device)
     found['vacuous'] = extra.get('vacuous') if 'vacuous' in extra else vacuous_outputs(manifest, samples, extra['tolerance'])
     found['classes_seen'] = _classes_seen(samples, manifest)
     found['foreign_modules'] = sorted({name.split('.')[0] for name in sys.modules if name.startswith('mm')} - {'mmap'})

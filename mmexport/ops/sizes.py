@@ -31,8 +31,8 @@ def ceil_div(side: Any, step: int) -> Any:
 
 
 def missing(side: Any, step: int) -> Any:
-    """What is missing to the next multiple of `step`."""
-    return (step - side % step) % step
+    """What is missing to the next multiple of `step`; without a remainder, so that symbolic sizes stay simple."""
+    return ceil_div(side, step) * step - side
 
 
 def at_least_zero(side: Any) -> Any:

@@ -37,7 +37,10 @@ class Session:
         self._check_assignment()
 
     def _check_assignment(self) -> None:
-        self.placed = dict(assignment(self.session.get_provider_graph_assignment_info()))
+        record = getattr(self.session, 'get_provider_graph_assignment_info', None)
+        if record is None and self.device.type == 'cuda':
+            raise RuntimeError('this ONNX Runtime keeps no record of which operator runs where; install a newer onnxruntime-gpu')
+        self.placed = dict(assignment(record())) if record else {}
         strays = sorted(self.placed.get(CPU, set()) - SHAPE_OPS) if self.device.type == 'cuda' else []
         if strays:
             raise RuntimeError(f'asked for on CUDA, these run on the CPU: {", ".join(strays[:8])}; another opset may have CUDA kernels for '

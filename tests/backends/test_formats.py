@@ -1,0 +1,167 @@
+"""The formats beside TorchScript: small models of the real architectures, checked as a user's export is."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mmexport import Exporter
+from mmexport.adapters import build_adapter
+from mmexport.artifact import Artifact
+from mmexport.backends import build_backend, installed_backends
+from mmexport.backends.onnx import nodes
+from mmexport.backends.program import exported_program
+from mmexport.errors import LoweringError, SetupError
+from mmexport.inputs import picture
+from mmexport.ops.deformable_attention import SAMPLINGS, sampled
+from mmexport.ops.lowerings import preferring
+from mmexport.patching import patched
+from mmexport.report import Report
+from tests.tiny import SHAPE, seeded, tiny
+
+FORMATS = ['onnx', 'torch_export', 'openvino']
+AXES = ('batch', 'height', 'width')
+
+
+@pytest.fixture(scope='module')
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    cfg = tiny('fcn', backends=['torchscript', *FORMATS])
+    return Exporter(cfg, work_dir=tmp_path_factory.mktemp('formats'), model=seeded('fcn')).run()
+
+
+def test_one_run_makes_and_checks_every_format(report: Report) -> None:
+    assert report.passed, report.reasons
+    assert [check.backend for check in report.checks] == ['torchscript', *FORMATS]
+    for check in report.checks:
+        assert {row.sample for row in check.rows} >= {'traced', '161x97', 'batch 2'}
+    table = '\n'.join(report.lines())
+    assert max(map(len, table.splitlines())) <= 80 + len(str(report.work_dir))
+    lines = {line.split()[0]: line.split() for line in table[table.index('format '):].splitlines() if line}
+    for name in ('torchscript', *FORMATS):
+        assert lines[name][3] == 'pass'
+        assert float(lines[name][5]) > 0
+
+
+@pytest.mark.parametrize('name', FORMATS)
+def test_a_folder_is_checked_from_its_files_alone(report: Report, name: str) -> None:
+    folder = report.work_dir / name
+    door = [sys.executable, 'tools/verify.py', str(folder)]
+    assert subprocess.run(door, capture_output=True, check=False).returncode == 0
+    found = json.loads((folder / 'report.json').read_text())
+    assert next(row for row in found['artifacts'] if row['backend'] == name)['found']['foreign_modules'] == []
+
+
+def test_weights_beside_the_graph_are_part_of_the_file(report: Report, tmp_path: Path) -> None:
+    """OpenVINO's weights lie in a .bin: another one there is a stale artifact."""
+    import shutil
+    folder = shutil.copytree(report.work_dir / 'openvino', tmp_path / 'openvino')
+    weights = folder / 'model.bin'
+    assert 'model.bin' in json.loads((folder / 'manifest.json').read_text())['also']
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    done = subprocess.run([sys.executable, 'tools/verify.py', str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'model.bin is not the file of this manifest' in done.stdout
+
+
+def test_onnx_has_standard_operators_and_open_sizes(report: Report) -> None:
+    import onnx
+    proto = onnx.load(report.work_dir / 'onnx' / 'model.onnx')
+    assert {entry.domain for entry in proto.opset_import} == {''}
+    assert {node.domain for node in nodes(proto)} <= {'', 'ai.onnx'}
+    assert proto.opset_import[0].version == 18
+    axes = proto.graph.input[0].type.tensor_type.shape.dim
+    assert [axis.dim_param or axis.dim_value for axis in axes] == ['batch', 3, 'height', 'width']
+    told = {entry.key: json.loads(entry.value) for entry in proto.metadata_props}
+    assert told['task'] == 'semantic'
+    assert len(told['classes']) == 19 or told['classes'] == []
+    assert told['onnx']['opset'] == 18
+
+
+def test_programs_are_shared_between_formats_and_open() -> None:
+    adapter = build_adapter(seeded('fcn'), outputs='raw')
+    image = picture(SHAPE, 0, adapter)
+    with patched('auto'):
+        program = exported_program(adapter, image, AXES)
+        assert exported_program(adapter, image, AXES) is program
+    symbols = [str(side) for side in next(iter(node for node in program.graph.nodes if node.name == 'image')).meta['val'].shape]
+    assert symbols[1] == '3'
+    assert not any(side.isdigit() for side in (symbols[0], *symbols[2:]))
+
+
+@pytest.mark.parametrize('form', SAMPLINGS)
+def test_a_backend_prefers_a_form_of_the_deformable_attention(form: str) -> None:
+    torch.manual_seed(0)
+    given = (torch.randn(2, 13, 2, 4), [(3, 3), (2, 2)], torch.randn(2, 5, 2, 2, 3, 2), torch.rand(2, 5, 2, 2, 3), torch.rand(2, 5, 2, 2))
+    plain = sampled(*given)
+    with preferring(deformable_attention=form):
+        assert torch.equal(sampled(*given), SAMPLINGS[form](*given))
+    assert float((SAMPLINGS[form](*given) - plain).abs().max()) <= 2e-6 * float(plain.abs().max())
+
+
+class Asking(nn.Module):
+    """Decides by values, which an exported program cannot."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) if float(x.sum()) > 0 else self.inner(-x)
+
+
+def test_a_format_that_cannot_hold_the_model_does_not_cost_the_others(tmp_path: Path) -> None:
+    model = seeded('fcn')
+    head = model.decode_head
+    plain = head.conv_seg
+    try:
+        head.conv_seg = Asking(plain)
+        report = Exporter(tiny('fcn', outputs='raw', backends=['torchscript', 'torch_export']), work_dir=tmp_path, model=model).run()
+    finally:
+        head.conv_seg = plain
+    assert list(report.failures) == ['torch_export']
+    assert report.passed is False
+    assert 'torch.export of EncoderDecoder failed' in report.reasons[0]
+    assert any(line.split()[-2:] == ['not', 'made'] for line in report.lines() if line.startswith('torch_export '))
+
+
+def test_what_is_not_installed_is_said_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('mmexport.backends.openvino.find_spec', lambda name: None)
+    with pytest.raises(SetupError, match='pip install openvino'):
+        build_backend('openvino')
+    assert 'openvino' not in installed_backends()
+    assert installed_backends()[0] == 'torchscript'
+
+
+def test_onnx_by_the_old_exporter_too(tmp_path: Path) -> None:
+    adapter = build_adapter(seeded('segformer_b0'), outputs='raw')
+    image = picture(SHAPE, 0, adapter)
+    manifest = dict(inputs=[dict(dynamic=list(AXES))])
+    backend = build_backend(dict(type='ONNX', dynamo=False))
+    with patched('auto'):
+        artifact: Artifact = backend.lower(adapter, image, tmp_path / 'onnx', manifest)
+    other = picture((2, 3, 161, 97), 1, adapter)
+    with torch.no_grad():
+        wanted, found = adapter(other)[0], backend.load(artifact, 'cpu')(other)[0]
+    assert float((wanted - found).abs().max()) <= 1e-4 * float(wanted.abs().max())
+
+
+def test_an_operator_that_is_no_standard_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = build_adapter(seeded('fcn'), outputs='raw')
+    backend = build_backend('onnx')
+    original = type(backend)._finished
+
+    def with_a_stranger(self: object, proto: object, *args: object) -> object:
+        proto = original(self, proto, *args)  # type: ignore[arg-type]
+        proto.graph.node[0].domain = 'com.example'  # type: ignore[attr-defined]
+        return proto
+
+    monkeypatch.setattr(type(backend), '_finished', with_a_stranger)
+    with patched('auto'), pytest.raises(LoweringError, match='com.example'):
+        backend.lower(adapter, picture(SHAPE, 0, adapter), tmp_path / 'onnx', dict(inputs=[dict(dynamic=list(AXES))]))
