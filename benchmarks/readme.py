@@ -57,7 +57,8 @@ def speed() -> str:
         for row in content['rows']:
             cpu, wall = row['cpu_ratio'], row['wall_ratio']
             paired = row['cpu_artifact_over_plain']
-            plain = f"{paired['median']:.2f} ({paired['lower quartile']:.2f} to {paired['upper quartile']:.2f})" if paired else 'does not run'
+            plain = 'does not run' if paired is None else (
+                f"{paired['median']:.2f} ({paired['lower quartile']:.2f} to {paired['upper quartile']:.2f})")
             ours = f"{cpu['artifact']:.2f} | {wall['artifact']:.2f}"
             rows[row['config'], size] = f"| {row['config']} | {size} | {ours} | {plain} | {number} |"
         where.append(f"Run {number}, `{place.name}`: {content['rounds']} interleaved rounds, {_machine(content)}")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class ONNX(Backend):
         except Exception as exc:
             raise LoweringError(f'torch.onnx.export of {type(adapter.model).__name__} failed: {type(exc).__name__}: '
                                 f'{last_line(exc)}') from exc
-        proto = self._finished(proto, adapter, names)
+        proto = self._finished(proto, names)
         domains = sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import})
         if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
             raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
@@ -89,14 +90,15 @@ class ONNX(Backend):
             left.unlink()
         return proto
 
-    def _finished(self, proto: Any, adapter: Adapter, names: list[str]) -> Any:
-        """Simplified where that was asked for, its outputs in order and their axes named as the manifest names them."""
+    def _finished(self, proto: Any, names: list[str]) -> Any:
+        """Simplified where that was asked for, its outputs in order, its open axes named ``batch``, ``height`` and ``width``."""
         if self.simplify:
             import onnxslim
             proto = onnxslim.slim(proto)
         found = [output.name for output in proto.graph.output]
         if found != names:
             raise LoweringError(f'the graph answers {", ".join(found)}, and should answer {", ".join(names)}')
+        name_axes(proto)
         return proto
 
     def _save(self, proto: Any, path: Path, manifest: dict[str, Any]) -> None:
@@ -119,3 +121,13 @@ def nodes(proto: Any) -> Any:
         for node in graphs.pop().node:
             yield node
             graphs += [attribute.g for attribute in node.attribute if attribute.HasField('g')]
+
+
+def name_axes(proto: Any) -> None:
+    """Let the open axes have their names, in the formulas of the outputs' axes too: torch.export numbers them (``s40``)."""
+    sides = proto.graph.input[0].type.tensor_type.shape.dim
+    names = {sides[axis].dim_param: name for name, axis in AXIS.items() if sides[axis].dim_param}
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        for side in value.type.tensor_type.shape.dim:
+            if side.dim_param:
+                side.dim_param = re.sub(r'\w+', lambda word: names.get(word[0], word[0]), side.dim_param)

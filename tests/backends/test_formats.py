@@ -140,7 +140,7 @@ def test_what_is_not_installed_is_said_with_the_line_that_installs_it(monkeypatc
 
 
 def test_onnx_by_the_old_exporter_too(tmp_path: Path) -> None:
-    adapter = build_adapter(seeded('segformer_b0'), outputs='raw')
+    adapter = build_adapter(seeded('fcn'), outputs='raw')
     image = picture(SHAPE, 0, adapter)
     manifest = dict(inputs=[dict(dynamic=list(AXES))])
     backend = build_backend(dict(type='ONNX', dynamo=False))
