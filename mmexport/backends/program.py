@@ -15,10 +15,12 @@ from torch.export import Dim, ExportedProgram
 from ..adapters import Adapter
 from ..errors import LoweringError, MMExportError, last_line
 from ..ops.lowerings import preferring
+from .layout_guards import drop_layout_guards, questions_of_the_model
 
 # What a program is asked to hold for; the manifest says it. The sides' lower end is what the deepest stride of the listed models needs.
 RANGES = {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
 AXIS = {'batch': 0, 'height': 2, 'width': 3}
+GENERIC = {0: 2, 2: 480, 3: 544}
 # Programs of adapters that are alive: within one run, formats that start from the same program share it.
 _MADE: WeakKeyDictionary[Adapter, dict[Any, ExportedProgram]] = WeakKeyDictionary()
 
@@ -35,9 +37,7 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
     Raises:
         LoweringError: ``torch.export`` cannot follow the model; the cause is chained.
     """
-    if 'batch' in dynamic and example.shape[0] == 1:
-        # torch.export takes a size of 1 for a constant.
-        example = example.repeat(2, 1, 1, 1)
+    example = generic(example, dynamic)
     made = _MADE.setdefault(adapter, {})
     key = tuple(example.shape), tuple(dynamic), str(example.device), tuple(sorted(forms.items()))
     if key not in made:
@@ -45,16 +45,38 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
     return made[key]
 
 
+def generic(example: Tensor, dynamic: Sequence[str]) -> Tensor:
+    """An example that is large enough along the open axes, of no particular content: nothing is computed with it.
+
+    torch.export takes a size of 1 for a constant, also inside: a batch of 1, or the one window of Swin's last stage on a small picture.
+    """
+    shape = [max(int(side), GENERIC[axis]) if axis in {AXIS[name] for name in dynamic} else int(side)
+             for axis, side in enumerate(example.shape)]
+    return example if shape == list(example.shape) else example.new_zeros(shape)
+
+
 def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: dict[str, str]) -> ExportedProgram:
-    dims = {AXIS[name]: Dim(name, min=low, max=high) for name, (low, high) in ranges(example, dynamic).items()}
+    dims = {AXIS[name]: Dim.AUTO(min=low, max=high) for name, (low, high) in ranges(example, dynamic).items()}
     try:
-        with torch.no_grad(), silenced(), preferring(**forms):
-            return torch.export.export(adapter, (example,), dynamic_shapes=(dims,), strict=False,
-                                       prefer_deferred_runtime_asserts_over_guards=True)
+        with torch.no_grad(), silenced(), preferring(**forms), questions_of_the_model() as asked:
+            program = torch.export.export(adapter, (example,), dynamic_shapes=(dims,), strict=False,
+                                          prefer_deferred_runtime_asserts_over_guards=True)
     except MMExportError:
         raise
     except Exception as exc:
         raise LoweringError(f'torch.export of {type(adapter.model).__name__} failed: {type(exc).__name__}: {_told(exc)}') from exc
+    _check_open(program, dynamic, adapter)
+    drop_layout_guards(program, asked)
+    return program
+
+
+def _check_open(program: ExportedProgram, dynamic: Sequence[str], adapter: Adapter) -> None:
+    """An axis that became a constant on the way must not be found out by the first user with another size."""
+    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
+    fixed = [name for name in dynamic if not isinstance(image.meta['val'].shape[AXIS[name]], torch.SymInt)]
+    if fixed:
+        raise LoweringError(f'torch.export of {type(adapter.model).__name__} fixes {" and ".join(fixed)} to the size of its example: some '
+                            'code turns a size into a number. Leave the axis out of export.inputs.dynamic, or patch that code')
 
 
 def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
