@@ -73,10 +73,17 @@ def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: di
 def _check_open(program: ExportedProgram, dynamic: Sequence[str], adapter: Adapter) -> None:
     """An axis that became a constant on the way must not be found out by the first user with another size."""
     image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
-    fixed = [name for name in dynamic if not isinstance(image.meta['val'].shape[AXIS[name]], torch.SymInt)]
+    fixed = [name for name in dynamic if _is_fixed(image.meta['val'].shape[AXIS[name]], program)]
     if fixed:
         raise LoweringError(f'torch.export of {type(adapter.model).__name__} fixes {" and ".join(fixed)} to the size of its example: some '
                             'code turns a size into a number. Leave the axis out of export.inputs.dynamic, or patch that code')
+
+
+def _is_fixed(side: Any, program: ExportedProgram) -> bool:
+    if not isinstance(side, torch.SymInt):
+        return True
+    allowed = program.range_constraints.get(side.node.expr)
+    return allowed is not None and bool(allowed.lower == allowed.upper)
 
 
 def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:

@@ -105,6 +105,63 @@ def test_a_backend_prefers_a_form_of_the_deformable_attention(form: str) -> None
     assert float((SAMPLINGS[form](*given) - plain).abs().max()) <= 2e-6 * float(plain.abs().max())
 
 
+class Branching(nn.Module):
+    """What the model itself decides by a size is another model at another size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Identity()
+
+    def forward(self, image: Tensor) -> Tensor:
+        return image * 2 if image.shape[2] != 96 else image * 3
+
+
+def test_a_size_that_the_model_itself_asks_for_is_refused() -> None:
+    program = exported_program(Branching(), torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
+    run = program.module()
+    assert torch.equal(run(torch.ones(3, 3, 70, 90)), torch.full((3, 3, 70, 90), 2.0))
+    with pytest.raises(Exception, match='96'):
+        run(torch.ones(1, 3, 96, 90))
+
+
+def test_a_size_that_only_torch_asks_for_is_taken() -> None:
+    """One window in Swin's last stage; the program is made with several."""
+    from mmseg.models.backbones.swin import ShiftWindowMSA
+    with patched('auto'):
+        module = Windows(ShiftWindowMSA(8, 2, 7, shift_size=3).eval())
+        program = exported_program(module, torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
+    for size in ((2, 3, 64, 64), (1, 3, 500, 70)):
+        image = torch.randn(size)
+        with torch.no_grad():
+            assert torch.allclose(program.module()(image), module(image), atol=1e-6)
+
+
+class Windows(nn.Module):
+    """Pools the picture to a thirty-second, as a backbone would."""
+
+    def __init__(self, attention: nn.Module) -> None:
+        super().__init__()
+        self.model = attention
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = nn.functional.avg_pool2d(image, 32).repeat(1, 3, 1, 1)[:, :8]
+        return self.model(x.flatten(2).transpose(1, 2), (x.shape[2], x.shape[3]))
+
+
+class Fixing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Identity()
+
+    def forward(self, image: Tensor) -> Tensor:
+        return image * int(image.shape[3])
+
+
+def test_an_axis_that_becomes_a_constant_is_an_error() -> None:
+    with pytest.raises(LoweringError, match='fixes width'):
+        exported_program(Fixing(), torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
+
+
 class Asking(nn.Module):
     """Decides by values, which an exported program cannot."""
 
