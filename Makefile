@@ -59,7 +59,8 @@ cpp: $(READY)
 	cmake --build build/cpp
 	for name in mask2former_r50 segformer_b0; do \
 		$(PY) tools/make_checkpoint.py configs/$$name.py work_dirs/cpp/$$name.pth && \
-		$(PY) tools/export.py configs/$$name.py work_dirs/cpp/$$name.pth --shape 512 512 --work-dir work_dirs/cpp/$$name && \
+		$(PY) tools/export.py configs/$$name.py work_dirs/cpp/$$name.pth --shape 512 512 --outputs raw --quiet \
+			--work-dir work_dirs/cpp/$$name && \
 		$(PY) examples/cpp/samples.py work_dirs/cpp/$$name/torchscript && \
 		build/cpp/run work_dirs/cpp/$$name/torchscript cpu || exit 1; done
 

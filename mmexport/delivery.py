@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from .artifact import REPORT, Artifact, link, publish, write_json
+from .checking.files import stale
 from .checking.samples import Sample
+from .errors import VerificationError
 from .report import Report
 from .verify import keep_samples
 
@@ -23,6 +25,8 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
     # A file whose decisions disagree with the model's own post-processing is as wrong as one whose numbers do.
     agreed = all(pipeline.passed is not False for pipeline in report.pipelines)
     made = report.artifacts
+    for artifact in made:
+        _refuse_what_was_changed(artifact)
     roots = [_root(report.work_dir, check.passed is not False and agreed) for check in report.checks]
     report = replace(report, artifacts=tuple(
         Artifact(artifact.backend, root / artifact.backend / artifact.file.name,
@@ -52,3 +56,10 @@ def _forget_failure(failed: Path, backend: str) -> None:
 
 def _root(work_dir: Path, good: bool) -> Path:
     return work_dir if good else work_dir / FAILED
+
+
+def _refuse_what_was_changed(artifact: Artifact) -> None:
+    """What is delivered is what was checked, and the check was of the file that the manifest on disk names."""
+    reason = stale(artifact.folder, Artifact.read(artifact.folder).manifest)
+    if reason:
+        raise VerificationError(f'after it was checked, {reason}')

@@ -29,7 +29,7 @@ from .pipeline import PipelineCheck, check_pipeline
 from .precision import exact_arithmetic
 from .progress import Progress
 from .report import Report
-from .screening import audit_adapter, eager_in_words, stop_where_it_would_fail
+from .screening import audit_adapter, eager_in_words, mended_audit, stop_where_it_would_fail
 from .verify import Memory, Verification, expect, patched_rows, second_look, typical_seconds, verify, with_patched
 
 if TYPE_CHECKING:
@@ -137,8 +137,18 @@ class Exporter:
         if self.memory.audit is None:
             with self.step('Looking for tensors on the wrong device'):
                 self.memory.audit = audit_adapter(adapter, image, self.device)
+                if self.fix and self.memory.audit.findings:
+                    self._show_the_mending_is_no_change(adapter, image, self.memory.audit)
         stop_where_it_would_fail(self.memory.audit, self.device, self.fix)
         return self.memory.audit
+
+    def _show_the_mending_is_no_change(self, adapter: Adapter, image: Tensor, audit: Audit) -> None:
+        """The expected outputs are computed mended, or not at all on CUDA; so that is compared with unmended, on the CPU."""
+        adapter.cpu()
+        try:
+            mended_audit(adapter, image.cpu(), audit, self.device)
+        finally:
+            adapter.to(self.device)
 
     def _mended(self, adapter: Adapter, audit: Audit) -> AbstractContextManager[list[str]]:
         return mended(adapter.model, audit, self.device) if self.fix else nullcontext([])

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .adapters import Adapter
-from .errors import InputError
+from .errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -60,7 +60,16 @@ def other_shapes(shape: Sequence[int], section: dict[str, Any]) -> dict[str, tup
     if 'batch' in dynamic:
         size = next(iter(found.values()))[2:] if found else tuple(shape[2:])
         found[f'batch {batch}'] = (batch, 3, *size)
+    _refuse_untried(shape, found, dynamic)
     return found
+
+
+def _refuse_untried(shape: Sequence[int], others: dict[str, tuple[int, ...]], dynamic: Sequence[str]) -> None:
+    """An axis that the manifest calls dynamic must be one that some input varies."""
+    for name, axis in (('batch', 0), ('height', 2), ('width', 3)):
+        if name in dynamic and all(other[axis] == shape[axis] for other in others.values()):
+            raise ConfigError(f'export.inputs.dynamic has {name}, and no input of export.verify.shapes varies it from {shape[axis]}: add '
+                              f'one, or leave {name} out of dynamic')
 
 
 def _another_aspect(shape: Sequence[int]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from mmexport.adapters import Adapter
 from mmexport.artifact import Artifact
-from mmexport.backends import TorchScript
+from mmexport.backends.torchscript import TorchScript
 from mmexport.checking.main import check, main, verdict
 from mmexport.cli import exit_code
 from mmexport.exporter import Exporter

@@ -1,4 +1,8 @@
-"""Write FOLDER/samples.pt, which LibTorch reads alone, from samples.npz: python examples/cpp/samples.py FOLDER."""
+"""Write FOLDER/samples.pt, which LibTorch reads alone, from samples.npz: python examples/cpp/samples.py FOLDER.
+
+The program compares values place by place, so instance rows of close class scores, which may stand in another order, can read as
+different there; mmexport's own checker matches rows. Raw outputs have no such order.
+"""
 from __future__ import annotations
 
 import json

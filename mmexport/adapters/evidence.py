@@ -17,7 +17,7 @@ LOGIT_TOLERANCE = 1e-4
 
 def panoptic_evidence(found: dict[str, Tensor], cls_logits: Tensor, masks: Tensor, cfg: Any, void: int) -> dict[str, Tensor]:
     """`near` (N, H, W): pixels whose winner is a near thing, or belongs to a segment at the edge of a threshold.
-    `borderline` (N): how many such segments.
+    `borderline` (N): how many such segments. `candidates` (N, Q): the classes of queries that are kept, or nearly, else void.
     """
     cls_slack = LOGIT_TOLERANCE * float(cls_logits.abs().max()) / 2
     mask_slack = LOGIT_TOLERANCE * float(masks.abs().max()) / 4
@@ -34,7 +34,8 @@ def panoptic_evidence(found: dict[str, Tensor], cls_logits: Tensor, masks: Tenso
         near = near | ((sure - 0.5).abs() < 2 * mask_slack)
     # Where nothing was kept the products are all negative and their order means nothing.
     near = near & (top[:, 0] > 0)
-    return {'near': near | edge, 'borderline': (at_score | at_ratio).sum(dim=1)}
+    return {'near': near | edge, 'borderline': (at_score | at_ratio).sum(dim=1),
+            'candidates': torch.where(candidate, found['classes'], torch.full_like(found['classes'], void))}
 
 
 def instance_evidence(chosen: Tensor, top: dict[str, Tensor], cls_logits: Tensor) -> dict[str, Tensor]:

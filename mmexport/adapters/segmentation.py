@@ -76,21 +76,21 @@ class Segmentation(Adapter):
         return logits
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
-        """`margin` (N, H, W): how far the chosen label is ahead of the next, in units of the logits' scale. `exempt` (N, H, W), with
-        PointRend's head: what is mixed from points at the edge of its choice.
+        """`margin` (N, H, W): how far the chosen label is ahead of the next, in units of the logits' scale. `next` (N, 1 to 3, H,
+        W): those behind it. `exempt` (N, H, W), with PointRend's head: what is mixed from points at the edge of its choice.
         """
         exempt = {name: mixed_from(edge, image.shape[2:]) for name, edge in seen.items()}
-        return {'margin': self._margin(raw, image), **exempt}
+        return {**self._margin(raw, image), **exempt}
 
-    def _margin(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
+    def _margin(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
         logits = self.full_size(raw, image)
         scale = logits.abs().max().clamp_min(1e-12)
         if logits.shape[1] == 1:
             threshold = float(self.head.threshold)
             edge = math.log(threshold / (1 - threshold))
-            return (logits[:, 0] - edge).abs() * 2 / scale
-        top = logits.topk(2, dim=1).values
-        return (top[:, 0] - top[:, 1]) / scale
+            return {'margin': (logits[:, 0] - edge).abs() * 2 / scale, 'next': (logits <= edge).to(torch.int32)}
+        top, index = logits.topk(min(4, logits.shape[1]), dim=1)
+        return {'margin': (top[:, 0] - top[:, 1]) / scale, 'next': index[:, 1:].to(torch.int32)}
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         return {'labels': torch.stack([sample.pred_sem_seg.data[0] for sample in samples]).to(torch.int32)}
