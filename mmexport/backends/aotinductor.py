@@ -49,7 +49,8 @@ class AOTInductor(Backend):
             raise LoweringError(f'AOTInductor cannot compile {type(adapter.model).__name__}: {last_line(exc)}') from exc
         manifest = {**manifest, 'backend': self.name,
                     'aotinductor': dict(torch=torch.__version__, device=example.device.type, options=self.options,
-                                        ranges=ranges(example, dynamic), compile_s=round(time.perf_counter() - started, 1))}
+                                        ranges=ranges(example, dynamic),
+                                        input='contiguous float32; a package checks neither', compile_s=round(time.perf_counter() - started, 1))}
         artifact = Artifact(self.name, folder / FILE, manifest)
         artifact.write_manifest()
         return artifact

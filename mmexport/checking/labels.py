@@ -13,8 +13,8 @@ MAX_NEAR = 0.5
 
 def compare_labels(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tensor], tolerance: float) -> dict[str, Any]:
     """expected, actual (N, H, W). A pixel may differ only where ``evidence['margin']``, eager's top-2 margin in units of the logits'
-    scale, is under twice the tolerance (each of the two logits may move by one), and then only to one of ``evidence['next']`` (N, 1 to 3, H,
-    W), the next best; or where ``evidence['exempt']`` (N, H, W) is true, to a label that occurs.
+    scale, is under twice the tolerance (each of the two logits may move by one), and then only to one of ``evidence['next']``, the next
+    best (N, 1 to 3, H, W); or where ``evidence['exempt']`` (N, H, W) is true, to a label that occurs.
     """
     near = torch.zeros_like(expected, dtype=torch.bool)
     if 'margin' in evidence:

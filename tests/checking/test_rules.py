@@ -69,11 +69,36 @@ def test_labels_may_differ_only_where_eager_was_unsure() -> None:
     actual[0, 0, 0] += 1
     assert not judge(LABELS, expected, actual, evidence={'margin': margin}).passed
     margin[0, 0, 0] = 1.9e-4
-    row = judge(LABELS, expected, actual, evidence={'margin': margin})
+    behind = torch.full((1, 2, 8, 8), 9, dtype=torch.int32)
+    assert not judge(LABELS, expected, actual, evidence={'margin': margin, 'next': behind}).passed
+    behind[0, 1, 0, 0] = actual[0, 0, 0]
+    row = judge(LABELS, expected, actual, evidence={'margin': margin, 'next': behind})
     assert row.passed
     assert row.metrics['differing'] == 1
     margin[0, 0, 0] = 2.1e-4
-    assert not judge(LABELS, expected, actual, evidence={'margin': margin}).passed
+    assert not judge(LABELS, expected, actual, evidence={'margin': margin, 'next': behind}).passed
+
+
+def test_what_is_no_label_fails_where_eager_was_unsure_too() -> None:
+    expected = torch.randint(0, 5, (1, 8, 8), dtype=torch.int32)
+    garbage = expected.clone()
+    garbage[0, :3] = -7
+    unsure = torch.zeros(1, 8, 8)
+    unsure[0, 4:] = 1.0
+    assert not judge(LABELS, expected, garbage, evidence={'margin': unsure}).passed
+    assert not judge(LABELS, expected, garbage, evidence={'margin': 1 + unsure, 'exempt': unsure == 0}).passed
+
+
+def test_segments_below_zero_are_none_and_unsure_pixels_keep_to_candidates() -> None:
+    expected = torch.full((1, 6, 6), 133, dtype=torch.int32)
+    expected[0, :3] = 1003
+    near = torch.zeros(1, 6, 6)
+    near[0, 3] = 1.0
+    assert not judge(PANOPTIC, expected, -2 - expected, evidence={'near': near}).passed
+    moved = expected.clone()
+    moved[0, 3] = 7
+    assert judge(PANOPTIC, expected, moved, evidence={'near': near, 'candidates': torch.tensor([[3, 7]])}).passed
+    assert not judge(PANOPTIC, expected, moved, evidence={'near': near, 'candidates': torch.tensor([[3, 8]])}).passed
 
 
 def test_panoptic_survives_renumbering_and_nothing_else() -> None:

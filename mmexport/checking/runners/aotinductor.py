@@ -15,4 +15,5 @@ def load(file: Path, device: torch.device) -> Callable[..., Any]:
     made_for = package.get_metadata().get('AOTI_DEVICE_KEY', device.type)  # type: ignore[attr-defined]
     if made_for != device.type:
         raise ValueError(f'this package was compiled for {made_for} and runs only there; compile it on a machine with {device.type}')
-    return package
+    # A package reads memory as its example lay there, and asks nothing.
+    return lambda image: package(image.contiguous().float())
