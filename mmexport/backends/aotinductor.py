@@ -50,7 +50,8 @@ class AOTInductor(Backend):
         manifest = {**manifest, 'backend': self.name,
                     'aotinductor': dict(torch=torch.__version__, device=example.device.type, options=self.options,
                                         ranges=ranges(example, dynamic),
-                                        input='contiguous float32; a package checks neither', compile_s=round(time.perf_counter() - started, 1))}
+                                        input='contiguous float32; a package checks neither',
+                                        compile_s=round(time.perf_counter() - started, 1))}
         artifact = Artifact(self.name, folder / FILE, manifest)
         artifact.write_manifest()
         return artifact
