@@ -43,6 +43,8 @@ class Artifact:
         content = {**self.manifest, 'file': self.file.name, 'sha256': sha256(self.file),
                    'also': {path.name: sha256(path) for path in beside},
                    'bytes': sum(path.stat().st_size for path in (self.file, *beside)), 'verified': verified}
+        if (self.folder / SAMPLES).is_file():
+            content['samples_sha256'] = sha256(self.folder / SAMPLES)
         (self.folder / MANIFEST).write_text(json.dumps(content, indent=2) + '\n')
         return content
 

@@ -27,14 +27,14 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
     made = report.artifacts
     for artifact in made:
         _refuse_what_was_changed(artifact)
+        if keep:
+            keep_samples(artifact, samples, report.tolerance)
     roots = [_root(report.work_dir, check.passed is not False and agreed) for check in report.checks]
     report = replace(report, artifacts=tuple(
         Artifact(artifact.backend, root / artifact.backend / artifact.file.name,
                  artifact.write_manifest(verified=check.passed and agreed if check.passed is not None else None))
         for artifact, root, check in zip(made, roots, report.checks, strict=True)))
     for artifact, root in zip(made, roots, strict=True):
-        if keep:
-            keep_samples(artifact, samples, report.tolerance)
         write_json(artifact.folder / REPORT, report.as_dict())
         publish(artifact.folder, root / artifact.backend)
         if root == report.work_dir:

@@ -16,9 +16,12 @@ from . import runners
 Runner = Callable[[Tensor], tuple[Tensor, ...]]
 
 
-def stale(folder: Path, manifest: Mapping[str, Any]) -> str | None:
-    """Why the file is not the one that the manifest describes, or None."""
-    for name, wanted in {str(manifest['file']): manifest['sha256'], **manifest.get('also', {})}.items():
+def stale(folder: Path, manifest: Mapping[str, Any], samples: str | None = None) -> str | None:
+    """Why the file, or the `samples` beside it, are not the ones that the manifest describes, or None."""
+    wanted_of = {str(manifest['file']): manifest['sha256'], **manifest.get('also', {})}
+    if samples is not None and 'samples_sha256' in manifest:
+        wanted_of[samples] = manifest['samples_sha256']
+    for name, wanted in wanted_of.items():
         file = folder / name
         if not file.is_file():
             return f'{file} is missing'

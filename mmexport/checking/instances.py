@@ -8,19 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .labels import MAX_NEAR
+
 
 def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
                       tolerance: float) -> dict[str, Any]:
     """Match rows by label, mask and score. A mask may differ from its match only in ``mask_near`` pixels, a box only with its mask,
     and a row may be without a match only if ``edge_rows`` says that it was about to fall out of the top K.
     """
-    rows = 0
+    rows = unsure = 0
     tally = _Tally(tolerance * max(float(expected['scores'].abs().max()), 1e-12))
     for image in range(expected['num'].shape[0]):
         count, found = int(expected['num'][image]), int(actual['num'][image])
         near = evidence['mask_near'][image].bool() if 'mask_near' in evidence else torch.zeros_like(expected['masks'][image])
         edge = evidence['edge_rows'][image].bool() if 'edge_rows' in evidence else torch.zeros(count, dtype=torch.bool)
         rows += count
+        unsure += int(edge[:count].sum())
         matches = _matches(expected, actual, image, count, found)
         for row, match, iou in matches:
             if match is None:
@@ -35,6 +38,10 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
         tally.lost += max(0, surplus - int(edge[:count].sum()))
     metrics = dict(rows=rows, rows_lost=tally.lost, rows_wrong=tally.wrong, masks_clearly_different=tally.masks,
                    score_error=tally.score, box_error=tally.box, mask_iou=sum(tally.ious) / len(tally.ious) if tally.ious else 0.0)
+    near_share = float(evidence['mask_near'].double().mean()) if 'mask_near' in evidence else 0.0
+    if max(unsure / max(rows, 1), near_share) > MAX_NEAR:
+        return dict(problem=f'eager is unsure of {unsure} of {rows} rows and {near_share:.0%} of the mask pixels: too few are left to '
+                            'compare', metrics=metrics)
     if not tally.ious:
         return dict(problem=f'none of {rows} instances was found again: nothing was compared', metrics=metrics)
     if _left_over(actual):

@@ -48,7 +48,8 @@ def check(folder: Path, samples_file: Path, device: torch.device) -> dict[str, A
         raise ValueError(f'{samples_file} is missing (--no-verify, --no-samples, or too large to be kept): there is nothing to compare '
                          'with')
     manifest = json.loads((folder / 'manifest.json').read_text())
-    found: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={}, stale=stale(folder, manifest))
+    own = samples_file.name if samples_file.parent == folder else None
+    found: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={}, stale=stale(folder, manifest, own))
     if found['stale']:
         return found
     samples, extra = read_samples(samples_file)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mmexport.artifact import Artifact
 from mmexport.checking.main import check, verdict
-from mmexport.checking.samples import Sample, write_samples
+from mmexport.checking.samples import Sample, read_samples, write_samples
 from mmexport.delivery import _refuse_what_was_changed
 from mmexport.errors import ConfigError, VerificationError
 from mmexport.inputs import other_shapes
@@ -66,6 +66,16 @@ def test_no_samples_is_no_check(tmp_path: Path) -> None:
     write_samples(folder / 'samples.npz', [], dict(tolerance=1e-4, floors={}))
     with pytest.raises(ValueError, match='holds no sample'):
         check(folder, folder / 'samples.npz', torch.device('cpu'))
+
+
+def test_samples_of_another_day_are_stale(tmp_path: Path) -> None:
+    """A tolerance that was loosened by hand lies in samples.npz."""
+    folder = folder_of(Sound(), tmp_path)
+    Artifact.read(folder).write_manifest()
+    assert verdict(check(folder, folder / 'samples.npz', torch.device('cpu'))) is None
+    samples, extra = read_samples(folder / 'samples.npz')
+    write_samples(folder / 'samples.npz', samples, {**extra, 'tolerance': 10.0})
+    assert 'samples.npz is not the file of this manifest' in str(verdict(check(folder, folder / 'samples.npz', torch.device('cpu'))))
 
 
 def test_what_changed_after_the_check_is_not_delivered(tmp_path: Path) -> None:

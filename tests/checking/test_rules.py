@@ -163,6 +163,9 @@ def test_instances_are_a_set() -> None:
     near = torch.zeros(1, 4, 8, 8, dtype=torch.bool)
     near[0, 0, 7, 7] = True
     assert judge_rows('mask', mask_near=near).passed
+    # What eager is unsure of everywhere is no comparison.
+    assert not judge_rows('row', edge_rows=torch.ones(1, 4, dtype=torch.bool)).passed
+    assert not judge_rows('mask', mask_near=torch.ones_like(near)).passed
 
 
 def test_vacuous_needs_change_in_channels_and_labels() -> None:
