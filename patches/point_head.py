@@ -31,6 +31,8 @@ def _get_points_test(head: Any, seg_logits: Tensor, uncertainty_func: Callable[[
     count = at_most(height * width, int(cfg.subdivision_num_points))
     index = uncertainty.flatten(1).topk(count, dim=1)[1]
     step_x, step_y = 1.0 / width, 1.0 / height
-    x = step_x / 2.0 + (index % width).float() * step_x
-    y = step_y / 2.0 + (index // width).float() * step_y
+    row = index // width
+    # Not index % width: ONNX has no remainder by a symbolic size.
+    x = step_x / 2.0 + (index - row * width).float() * step_x
+    y = step_y / 2.0 + row.float() * step_y
     return index, torch.stack([x, y], dim=2)
