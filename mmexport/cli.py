@@ -92,7 +92,7 @@ def overrides(args: argparse.Namespace) -> dict[str, Any]:
     from .backends import installed_backends
     found: dict[str, Any] = {}
     if args.backend:
-        found['export.backends'] = installed_backends() if 'all' in args.backend else list(dict.fromkeys(args.backend))
+        found['export.backends'] = installed_backends() if 'all' in args.backend else list(args.backend)
     if args.shape:
         found['export.inputs.shape'] = list(args.shape)
     if args.batch is not None:
