@@ -34,7 +34,7 @@ def main() -> int:
                 rows.append(dict(config=name, outputs=outputs, **row))
                 print(f"{name:<24}{outputs:<7}{row['format']:<14}{row['result']}", flush=True)
             write(args.out, rows, limit_s=args.limit, small=True)
-    document(args.out)
+    document(args.out.parent)
     return 0 if all(row['result'] == 'pass' for row in rows) else 1
 
 
@@ -82,16 +82,18 @@ def run(name: str, outputs: str, formats: list[str]) -> list[dict[str, Any]]:
 
 
 def document(results: Path) -> None:
-    """Write the table between its marks in docs/formats.md."""
-    content = json.loads(results.read_text())
-    formats = list(dict.fromkeys(row['format'] for row in content['rows']))
+    """Write the table of all ``formats*.json`` between its marks in docs/formats.md, the last run of each row."""
+    contents = [json.loads(place.read_text()) for place in sorted(results.glob('formats*.json'))]
+    rows = [row for content in contents for row in content['rows']]
+    formats = list(dict.fromkeys(row['format'] for row in rows))
     lines = [f"| config | outputs | {' | '.join(formats)} |", f"| --- | --- | {' | '.join('---' for _ in formats)} |"]
-    found = {(row['config'], row['outputs'], row['format']): row for row in content['rows']}
-    for config, outputs in dict.fromkeys((row['config'], row['outputs']) for row in content['rows']):
+    found = {(row['config'], row['outputs'], row['format']): row for row in rows}
+    for config, outputs in sorted(dict.fromkeys((row['config'], row['outputs']) for row in rows)):
         cells = [_cell(found.get((config, outputs, form))) for form in formats]
         lines.append(f"| {config} | {outputs} | {' | '.join(cells)} |")
-    versions = content['versions']
-    lines += ['', f"torch {versions['torch']}, {content['cores']} cores, commit {content['commit']}: `{content['command']}`."]
+    lines.append('')
+    lines += [f"* torch {content['versions']['torch']}, {content['cores']} cores, commit {content['commit']}: `{content['command']}`"
+              for content in contents]
     text = re.sub(r'<!-- table -->.*?<!-- /table -->', lambda _: '<!-- table -->\n' + '\n'.join(lines) + '\n<!-- /table -->',
                   DOC.read_text(), flags=re.DOTALL)
     DOC.write_text(text)

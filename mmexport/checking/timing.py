@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-CALLS, ENOUGH = 5, 3.0
+CALLS, ENOUGH = 5, 2.0
 
 
 def typical(run: Callable[[], Any], device: torch.device) -> float:
-    """Median seconds of up to five calls, fewer once three seconds are spent; `run` has been called before."""
+    """Median seconds of up to five calls, fewer once two seconds are spent; `run` has been called before."""
     seconds: list[float] = []
     while len(seconds) < CALLS and sum(seconds) < ENOUGH:
         _settle(device)
