@@ -180,6 +180,9 @@ def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: 
     # With its own manifest the file is whole, but its answers are another model's.
     shutil.copy(tmp_path / 'other' / 'torchscript' / 'manifest.json', folder / 'manifest.json')
     found = check(folder, folder / 'samples.npz', torch.device('cpu'))
+    assert 'samples.npz is not the file of this manifest' in str(verdict(found))
+    shutil.copy(folder / 'samples.npz', tmp_path / 'samples.npz')
+    found = check(folder, tmp_path / 'samples.npz', torch.device('cpu'))
     assert 'off by' in str(verdict(found))
 
 
