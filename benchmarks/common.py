@@ -12,6 +12,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'configs'
 sys.path.insert(0, str(ROOT))
+# Asked at the start: a commit that is made while a long run goes on is not what it measures.
+_HEAD = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=ROOT, capture_output=True, text=True, check=False)
+COMMIT = _HEAD.stdout.strip() or None
 
 
 def names() -> list[str]:
@@ -23,8 +26,7 @@ def circumstances() -> dict[str, Any]:
     import torch
 
     from mmexport.model import versions
-    commit = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=ROOT, capture_output=True, text=True, check=False)
-    return dict(command=' '.join([Path(sys.argv[0]).name, *sys.argv[1:]]), commit=commit.stdout.strip() or None, versions=versions(),
+    return dict(command=' '.join([Path(sys.argv[0]).name, *sys.argv[1:]]), commit=COMMIT, versions=versions(),
                 cpu=_cpu(), cores=os.cpu_count(), platform=platform.platform(), cuda=torch.version.cuda)
 
 

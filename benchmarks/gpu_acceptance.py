@@ -67,12 +67,12 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
     from mmexport.adapters import build_adapter
     from mmexport.backends import build_backend
     from mmexport.config import export_section
+    from mmexport.device.outside import stop_gradients
     from mmexport.inputs import make_inputs
     from mmexport.patching import patched
     from mmexport.verify import Memory, expect, second_look, verify, with_patched
     cfg, model = seeded(name, args.tiny)
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
+    stop_gradients(model)
     adapter = build_adapter(model, outputs='raw')
     section = export_section(cfg)
     devices = list(dict.fromkeys([torch.device('cpu'), device]))

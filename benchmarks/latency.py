@@ -48,12 +48,12 @@ def measure(name: str, size: tuple[int, int], rounds: int) -> dict[str, Any]:
     from mmexport.adapters import build_adapter
     from mmexport.backends import build_backend
     from mmexport.config import load_config
+    from mmexport.device.outside import stop_gradients
     from mmexport.inputs import picture
     from mmexport.model import build_model
     from mmexport.patching import patched
     model = build_model(load_config(CONFIGS / f'{name}.py'))
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
+    stop_gradients(model)
     adapter = build_adapter(model, outputs='raw')
     image = picture((1, 3, *size), 0, adapter)
     backend = build_backend('torchscript')

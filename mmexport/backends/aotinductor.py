@@ -13,7 +13,7 @@ from ..artifact import Artifact
 from ..errors import LoweringError, last_line
 from ..registry import BACKENDS
 from .base import Backend
-from .program import exported_program, ranges, silenced
+from .program import exported_program, ranges, silenced, unavailable
 
 FILE = 'model.pt2'
 
@@ -34,7 +34,7 @@ class AOTInductor(Backend):
     def unavailable(self) -> str | None:
         if not any(shutil.which(compiler) for compiler in ('g++', 'clang++')):
             return 'it compiles C++ and finds neither g++ nor clang++; install one (Debian: apt install g++)'
-        return None
+        return unavailable()
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
         import torch._inductor

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import torch
-from torch.export import ExportedProgram
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 _TORCH = str(Path(torch.__file__).parent)
 

@@ -5,6 +5,7 @@ import json
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from ..artifact import Artifact
 from ..errors import LoweringError, last_line
 from ..registry import BACKENDS
 from .base import Backend
-from .program import AXIS, exported_program, ranges, silenced
+from .program import AXIS, exported_program, ranges, silenced, unavailable
 
 FILE = 'model.onnx'
 # Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
@@ -43,14 +44,16 @@ class ONNX(Backend):
     def unavailable(self) -> str | None:
         needed = ['onnx', 'onnxruntime', *(['onnxscript'] if self.dynamo else []), *(['onnxslim'] if self.simplify else [])]
         missing = [name for name in needed if find_spec(name) is None]
-        return f'{", ".join(missing)} not installed: pip install "mmexport[onnx]" or pip install {" ".join(missing)}' if missing else None
+        if missing:
+            return f'{", ".join(missing)} not installed: pip install "mmexport[onnx]" or pip install {" ".join(missing)}'
+        return unavailable() if self.dynamo else None
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
         folder.mkdir(parents=True, exist_ok=True)
         dynamic = manifest['inputs'][0]['dynamic']
         names = [spec.name for spec in adapter.specs]
         try:
-            proto = (self._from_program if self.dynamo else self._from_trace)(adapter, example, dynamic, names, folder)
+            proto = (self._from_program if self.dynamo else self._from_trace)(adapter, example, dynamic, names)
         except LoweringError:
             raise
         except Exception as exc:
@@ -69,7 +72,7 @@ class ONNX(Backend):
         artifact.write_manifest()
         return artifact
 
-    def _from_program(self, adapter: Adapter, example: Tensor, dynamic: list[str], names: list[str], folder: Path) -> Any:
+    def _from_program(self, adapter: Adapter, example: Tensor, dynamic: list[str], names: list[str]) -> Any:
         program = exported_program(adapter, example, dynamic, deformable_attention='grid')
         with torch.no_grad(), silenced():
             made = torch.onnx.export(program, dynamo=True, opset_version=self.opset, input_names=['image'], output_names=names,
@@ -77,18 +80,15 @@ class ONNX(Backend):
         assert made is not None
         return made.model_proto
 
-    def _from_trace(self, adapter: Adapter, example: Tensor, dynamic: list[str], names: list[str], folder: Path) -> Any:
+    def _from_trace(self, adapter: Adapter, example: Tensor, dynamic: list[str], names: list[str]) -> Any:
         import onnx
 
         from ..ops.lowerings import preferring
-        draft = folder / 'draft.onnx'
-        with torch.no_grad(), silenced(), preferring(deformable_attention='grid'):
+        with TemporaryDirectory() as folder, torch.no_grad(), silenced(), preferring(deformable_attention='grid'):
+            draft = Path(folder) / FILE
             torch.onnx.export(adapter, (example,), str(draft), dynamo=False, opset_version=self.opset, input_names=['image'],
                               output_names=names, dynamic_axes={'image': {AXIS[axis]: axis for axis in dynamic}})
-        proto = onnx.load(draft)
-        for left in folder.iterdir():
-            left.unlink()
-        return proto
+            return onnx.load(draft)
 
     def _finished(self, proto: Any, names: list[str]) -> Any:
         """Simplified where that was asked for, its outputs in order, its open axes named ``batch``, ``height`` and ``width``."""

@@ -13,7 +13,7 @@ from ..artifact import Artifact
 from ..errors import LoweringError, last_line
 from ..registry import BACKENDS
 from .base import Backend
-from .program import exported_program, ranges, silenced
+from .program import exported_program, ranges, silenced, unavailable
 
 FILE = 'model.xml'
 
@@ -28,7 +28,9 @@ class OpenVINO(Backend):
     name = 'openvino'
 
     def unavailable(self) -> str | None:
-        return None if find_spec('openvino') else 'openvino not installed: pip install "mmexport[openvino]" or pip install openvino'
+        if find_spec('openvino') is None:
+            return 'openvino not installed: pip install "mmexport[openvino]" or pip install openvino'
+        return unavailable()
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
         import openvino

@@ -5,17 +5,19 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch.export import Dim, ExportedProgram
 
 from ..adapters import Adapter
 from ..errors import LoweringError, MMExportError, last_line
 from ..ops.lowerings import preferring
 from .layout_guards import drop_layout_guards, questions_of_the_model
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 # What a program is asked to hold for; the manifest says it. The sides' lower end is what the deepest stride of the listed models needs.
 RANGES = {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
@@ -23,6 +25,14 @@ AXIS = {'batch': 0, 'height': 2, 'width': 3}
 GENERIC = {0: 2, 2: 480, 3: 544}
 # Programs of adapters that are alive: within one run, formats that start from the same program share it.
 _MADE: WeakKeyDictionary[Adapter, dict[Any, ExportedProgram]] = WeakKeyDictionary()
+
+
+def unavailable() -> str | None:
+    """What to install for an exported program with open sizes, or None; TorchScript needs none of it."""
+    from torch import export
+    if hasattr(getattr(export, 'Dim', None), 'AUTO'):
+        return None
+    return f'torch {torch.__version__} cannot leave the sizes of an exported program open: pip install -U torch'
 
 
 def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], **forms: str) -> ExportedProgram:
@@ -56,6 +66,7 @@ def generic(example: Tensor, dynamic: Sequence[str]) -> Tensor:
 
 
 def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: dict[str, str]) -> ExportedProgram:
+    from torch.export import Dim
     dims = {AXIS[name]: Dim.AUTO(min=low, max=high) for name, (low, high) in ranges(example, dynamic).items()}
     try:
         with torch.no_grad(), silenced(), preferring(**forms), questions_of_the_model() as asked:

@@ -12,7 +12,7 @@ from ..adapters import Adapter
 from ..artifact import Artifact
 from ..registry import BACKENDS
 from .base import Backend
-from .program import exported_program, ranges, silenced
+from .program import exported_program, ranges, silenced, unavailable
 from .torchscript import INSIDE
 
 FILE = 'model.pt2'
@@ -26,6 +26,9 @@ class TorchExport(Backend):
     """
 
     name = 'torch_export'
+
+    def unavailable(self) -> str | None:
+        return unavailable()
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
         dynamic = manifest['inputs'][0]['dynamic']

@@ -19,16 +19,14 @@ def compare_labels(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tens
     near = torch.zeros_like(expected, dtype=torch.bool)
     if 'margin' in evidence:
         near |= evidence['margin'] < 2 * tolerance
-    allowed = torch.zeros_like(near)
-    if 'next' in evidence:
-        allowed = (actual[:, None] == evidence['next']).any(dim=1)
+    labels = expected.unique()
+    occurs = torch.isin(actual, labels)
+    allowed = (actual[:, None] == evidence['next']).any(dim=1) if 'next' in evidence else occurs
     if 'exempt' in evidence:
         near |= evidence['exempt'].bool()
         # A point that was refined, or was not, has other logits: any label that occurs may have won.
-        allowed |= evidence['exempt'].bool() & torch.isin(actual, expected.unique())
-    if 'next' not in evidence:
-        allowed |= torch.isin(actual, expected.unique())
-    return _judge(expected != actual, near & allowed, {'labels': int(expected.unique().numel())}, near)
+        allowed |= evidence['exempt'].bool() & occurs
+    return _judge(expected != actual, near & allowed, {'labels': int(labels.numel())}, near)
 
 
 def compare_panoptic(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -196,6 +196,14 @@ def test_what_is_not_installed_is_said_with_the_line_that_installs_it(monkeypatc
     assert installed_backends()[0] == 'torchscript'
 
 
+def test_a_torch_without_open_sizes_still_has_torchscript(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch 2.1 has no torch.export.Dim; what needs it says so, and the rest is not touched."""
+    monkeypatch.delattr(torch.export, 'Dim')
+    assert installed_backends() == ['torchscript']
+    with pytest.raises(SetupError, match='pip install -U torch'):
+        build_backend('torch_export')
+
+
 def test_onnx_by_the_old_exporter_too(tmp_path: Path) -> None:
     adapter = build_adapter(seeded('fcn'), outputs='raw')
     image = picture(SHAPE, 0, adapter)

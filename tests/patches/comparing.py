@@ -1,0 +1,24 @@
+"""Upstream's answer beside the answer with a patch on."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from mmexport.patching import patched
+
+ROUNDING = 2e-6  # a dozen float32 roundings of values of order one
+
+
+def both(name: object, run: object) -> tuple[Tensor, Tensor]:
+    """What upstream answers, and what it answers with the patch on."""
+    with torch.no_grad():
+        original = run()  # type: ignore[operator]
+        with patched([name]) as rows:
+            assert rows[0].skipped is None
+            replaced = run()  # type: ignore[operator]
+    return original, replaced
+
+
+def traced_once(name: object, module: nn.Module, example: tuple[Tensor, ...]) -> torch.jit.ScriptModule:
+    with patched([name]), torch.no_grad():
+        return torch.jit.trace(module.eval(), example, check_trace=False)
