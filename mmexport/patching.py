@@ -58,7 +58,7 @@ class Applied:
 
     def untried(self, versions: Mapping[str, Any]) -> str | None:
         """Which installed version the patch was not compared with, in words; None where it was."""
-        installed = {name.replace('mmcv-lite', 'mmcv'): str(value) for name, value in versions.items()}
+        installed = {name.replace('mmcv-lite', 'mmcv'): str(value).partition('+')[0] for name, value in versions.items()}
         other = [f'{package} {installed[package]}' for package, _, version in
                  (part.strip().partition(' ') for part in self.upstream.split(','))
                  if self.skipped is None and package in installed and installed[package] != version]

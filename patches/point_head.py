@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from mmexport.ops.sizes import at_most
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -14,6 +14,8 @@ from mmexport.registry import PATCHES
 @PATCHES.register_module()
 class PointHead(Patch):
     """Take as many points as the size has: ``min(height * width, num_points)`` picks one of the two when it is traced.
+
+    Always `num_points` are taken; where the map has fewer pixels its last one is taken again, which refines it to the same value again.
 
     Source: mmseg/models/decode_heads/point_head.py, ``PointHead.get_points_test``. Paper: PointRend, arXiv:1912.08193.
     """
@@ -28,11 +30,11 @@ class PointHead(Patch):
 def _get_points_test(head: Any, seg_logits: Tensor, uncertainty_func: Callable[[Tensor], Tensor], cfg: Any) -> tuple[Tensor, Tensor]:
     uncertainty = uncertainty_func(seg_logits)
     height, width = uncertainty.shape[2:]
-    count = at_most(height * width, int(cfg.subdivision_num_points))
-    index = uncertainty.flatten(1).topk(count, dim=1)[1]
-    step_x, step_y = 1.0 / width, 1.0 / height
+    wanted = int(cfg.subdivision_num_points)
+    padded = F.pad(uncertainty.flatten(1), (0, wanted), value=float('-inf'))
+    index = padded.topk(wanted, dim=1)[1].clamp(max=height * width - 1)
     row = index // width
-    # Not index % width: ONNX has no remainder by a symbolic size.
-    x = step_x / 2.0 + (index - row * width).float() * step_x
-    y = step_y / 2.0 + row.float() * step_y
+    # Not index % width: ONNX has no remainder by a symbolic size. Nor 1.0 / width: a number with a symbol in it has no form in OpenVINO.
+    x = ((index - row * width).float() + 0.5) / width
+    y = (row.float() + 0.5) / height
     return index, torch.stack([x, y], dim=2)

@@ -112,7 +112,9 @@ class MaskClassification(Adapter):
         scores, index = cls_logits.softmax(dim=-1)[..., :-1].flatten(1).topk(limit, dim=1)
         labels = index % self.num_classes
         thing = labels < self.fusion.num_things_classes
-        order = (~thing).to(torch.int32).argsort(dim=1, stable=True)
+        # A stable sort by `thing`, written as keys that no two rows share: exporters have no stable sort.
+        place = torch.arange(limit, device=index.device)
+        order = (place + limit * (~thing)).topk(limit, dim=1, largest=False).indices
         return dict(scores=scores.gather(1, order), labels=labels.gather(1, order), thing=thing.gather(1, order),
                     query=(index // self.num_classes).gather(1, order), count=thing.sum(dim=1), edge=scores[:, -1])
 

@@ -69,7 +69,7 @@ def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: di
     from torch.export import Dim
     dims = {AXIS[name]: Dim.AUTO(min=low, max=high) for name, (low, high) in ranges(example, dynamic).items()}
     try:
-        with torch.no_grad(), silenced(), preferring(**forms), questions_of_the_model() as asked:
+        with torch.no_grad(), silenced(), preferring(adaptive_pooling='matrix', **forms), questions_of_the_model() as asked:
             program = torch.export.export(adapter, (example,), dynamic_shapes=(dims,), strict=False,
                                           prefer_deferred_runtime_asserts_over_guards=True)
     except MMExportError:

@@ -42,13 +42,6 @@ def at_least_zero(side: Any) -> Any:
     return torch.sym_max(side, 0)
 
 
-def at_most(side: Any, limit: int) -> Any:
-    """``min(side, limit)``."""
-    if isinstance(side, Tensor):
-        return side.clamp(max=limit)
-    return torch.sym_min(side, limit)
-
-
 def equal(one: Any, other: Any) -> Any:
     """1 where the sizes are equal, else 0."""
     same = one == other

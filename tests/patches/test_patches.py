@@ -137,8 +137,11 @@ def test_point_head_equals_upstream() -> None:
     for size in ((8, 9), (20, 30)):
         logits = torch.randn(2, 3, *size)
         one, other = both('PointHead', lambda logits=logits: head.get_points_test(logits, calculate_uncertainty, cfg))
-        assert torch.equal(one[0], other[0])
-        assert torch.allclose(one[1], other[1], atol=1e-7)
+        count = one[0].shape[1]
+        assert torch.equal(one[0], other[0][:, :count])
+        assert torch.allclose(one[1], other[1][:, :count], atol=1e-7)
+        # What is missing to 100 points is the last pixel, again and again.
+        assert bool((other[0][:, count:] == size[0] * size[1] - 1).all())
 
 
 @pytest.mark.parametrize('name', ['maskformer_r50', 'mask2former_r50'])

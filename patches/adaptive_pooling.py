@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from mmexport.ops.adaptive_pooling import adaptive_avg_pool2d
+from mmexport.patching import Patch
+from mmexport.registry import PATCHES
+
+
+@PATCHES.register_module()
+class AdaptivePooling(Patch):
+    """Pool any size to a grid of any size, for formats that have no such operator.
+
+    PSPNet's and UPerNet's pyramids pool to 1, 2, 3 and 6 cells. Of a size that is left open ``torch.onnx.export`` makes a graph that
+    ONNX Runtime refuses at other sizes; see `mmexport.ops.adaptive_pooling`. TorchScript keeps torch's own operator.
+    """
+
+    targets = ('torch.nn.functional.adaptive_avg_pool2d',)
+    upstream = 'torch 2.13.0'
+
+    def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def pool(input: Tensor, output_size: Any) -> Tensor:
+            return adaptive_avg_pool2d(original, input, output_size)
+        return pool

@@ -1,0 +1,44 @@
+"""Averaging matrices against torch's own adaptive pooling, at sizes that divide and sizes that do not."""
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn import functional as F
+
+from mmexport.ops.lowerings import preferring
+from mmexport.patching import patched
+
+
+@pytest.mark.parametrize('cells', [1, 2, 3, 6, (2, 5), (None, 3)])
+@pytest.mark.parametrize('size', [(6, 6), (7, 11), (4, 5), (64, 33)])
+def test_matrices_pool_as_torch_does(cells: object, size: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, *size)
+    expected = nn.AdaptiveAvgPool2d(cells)(x)  # type: ignore[arg-type]
+    with patched(['AdaptivePooling']) as rows, preferring(adaptive_pooling='matrix'):
+        assert rows[0].skipped is None
+        found = nn.AdaptiveAvgPool2d(cells)(x)  # type: ignore[arg-type]
+    assert found.shape == expected.shape
+    assert float((found - expected).abs().max()) <= 1e-6
+
+
+def test_without_a_preference_torch_pools_itself() -> None:
+    with patched(['AdaptivePooling']):
+        traced = torch.jit.trace(lambda x: F.adaptive_avg_pool2d(x, 3), torch.randn(1, 2, 7, 9))
+    assert 'aten::adaptive_avg_pool2d' in {node.kind() for node in traced.inlined_graph.nodes()}
+
+
+class Pool(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(x, (2, 6))
+
+
+def test_an_exported_program_pools_any_size() -> None:
+    dims = {2: Dim.AUTO, 3: Dim.AUTO}
+    with patched(['AdaptivePooling']), preferring(adaptive_pooling='matrix'):
+        program = torch.export.export(Pool(), (torch.randn(2, 3, 30, 34),), dynamic_shapes=(dims,), strict=False)
+    for size in ((30, 34), (11, 7), (3, 5)):
+        x = torch.randn(2, 3, *size)
+        assert torch.allclose(program.module()(x), Pool()(x), atol=1e-6)
