@@ -3,23 +3,20 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from ..adapters import Adapter
-from ..artifact import Artifact
-from ..errors import LoweringError, last_line
 from ..registry import BACKENDS
-from .base import Backend
-from .program import exported_program, ranges, silenced, unavailable
+from .from_program import ProgramBackend
 
-FILE = 'model.pt2'
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 @BACKENDS.register_module()
-class AOTInductor(Backend):
+class AOTInductor(ProgramBackend):
     """Compile the exported program ahead of time. A package is for the kind of device that it was compiled on: CUDA needs a CUDA machine.
 
     Args:
@@ -27,6 +24,7 @@ class AOTInductor(Backend):
     """
 
     name = 'aotinductor'
+    file = 'model.pt2'
 
     def __init__(self, options: dict[str, Any] | None = None) -> None:
         self.options = dict(options or {})
@@ -34,24 +32,14 @@ class AOTInductor(Backend):
     def unavailable(self) -> str | None:
         if not any(shutil.which(compiler) for compiler in ('g++', 'clang++')):
             return 'it compiles C++ and finds neither g++ nor clang++; install one (Debian: apt install g++)'
-        return unavailable()
+        return super().unavailable()
 
-    def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> dict[str, Any]:
         import torch._inductor
-        dynamic = manifest['inputs'][0]['dynamic']
-        program = exported_program(adapter, example, dynamic)
-        folder.mkdir(parents=True, exist_ok=True)
         started = time.perf_counter()
-        try:
-            with torch.no_grad(), silenced():
-                torch._inductor.aoti_compile_and_package(program, package_path=str(folder / FILE), inductor_configs=self.options)
-        except Exception as exc:
-            raise LoweringError(f'AOTInductor cannot compile {type(adapter.model).__name__}: {last_line(exc)}') from exc
-        manifest = {**manifest, 'backend': self.name,
-                    'aotinductor': dict(torch=torch.__version__, device=example.device.type, options=self.options,
-                                        ranges=ranges(example, dynamic),
-                                        input='contiguous float32; a package checks neither',
-                                        compile_s=round(time.perf_counter() - started, 1))}
-        artifact = Artifact(self.name, folder / FILE, manifest)
-        artifact.write_manifest()
-        return artifact
+        torch._inductor.aoti_compile_and_package(program, package_path=str(folder / self.file), inductor_configs=self.options)
+        return dict(compile_s=round(time.perf_counter() - started, 1), device=program.example_inputs[0][0].device.type)
+
+    def write(self, made: dict[str, Any], folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
+        manifest[self.name].update(made, options=self.options, input='contiguous float32; a package checks neither')
+        return manifest

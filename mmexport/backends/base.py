@@ -1,12 +1,12 @@
 """Two verbs and an excuse."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..artifact import Artifact
@@ -32,6 +32,31 @@ class Backend:
         """
         raise NotImplementedError
 
+    def signed(self, manifest: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+        """The manifest with this backend's name and what it did, under its own name."""
+        return {**manifest, 'backend': self.name, self.name: facts}
+
+    def finished(self, file: Path, manifest: dict[str, Any]) -> Artifact:
+        """The file with its manifest beside it."""
+        artifact = Artifact(self.name, file, manifest)
+        artifact.write_manifest()
+        return artifact
+
+    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> None:
+        """Lower a part of a model, that takes and returns tensors, to see whether that can be done; nothing is kept.
+
+        Args:
+            moving: for each input the axes that change with the size or the batch of the picture, and must stay open.
+
+        Raises:
+            LoweringError: it cannot; the cause is chained.
+        """
+        raise NotImplementedError
+
+    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Callable[[Tensor], tuple[Tensor, ...]]]:
+        """The form between the model and the file, to tell which of two steps is at fault: its name, and something that runs it."""
+        raise NotImplementedError
+
     def load(self, artifact: Artifact, device: str | torch.device) -> Callable[[Tensor], tuple[Tensor, ...]]:
         """With the runner that checks the file, ``mmexport/checking/runners/<name>.py``."""
         return load(artifact.folder, {'backend': self.name, 'file': artifact.file.name}, torch.device(device))
@@ -39,6 +64,11 @@ class Backend:
     def unavailable(self) -> str | None:
         """What to install, or None."""
         return None
+
+
+def name_of(module: nn.Module) -> str:
+    """The class that a user knows: of the model inside an adapter."""
+    return type(getattr(module, 'model', module)).__name__
 
 
 def build_backend(spec: str | dict[str, Any]) -> Backend:

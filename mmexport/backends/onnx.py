@@ -3,22 +3,26 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..artifact import Artifact
 from ..errors import LoweringError, last_line
 from ..registry import BACKENDS
-from .base import Backend
-from .program import AXIS, exported_program, ranges, silenced, unavailable
+from .base import name_of
+from .from_program import ProgramBackend
+from .program import AXIS, silenced
 
-FILE = 'model.onnx'
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
 # Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
 LIMIT = 1_900_000_000
 OPSET = 18
@@ -27,7 +31,7 @@ WHY_18 = ('18: ONNX Runtime has had CUDA kernels for the GridSample of opsets 16
 
 
 @BACKENDS.register_module()
-class ONNX(Backend):
+class ONNX(ProgramBackend):
     """Lower with ``torch.onnx.export``.
 
     Args:
@@ -37,6 +41,8 @@ class ONNX(Backend):
     """
 
     name = 'onnx'
+    file = 'model.onnx'
+    forms = {'deformable_attention': 'grid'}
 
     def __init__(self, opset: int = OPSET, dynamo: bool = True, simplify: bool = False) -> None:
         self.opset, self.dynamo, self.simplify = int(opset), dynamo, simplify
@@ -46,49 +52,57 @@ class ONNX(Backend):
         missing = [name for name in needed if find_spec(name) is None]
         if missing:
             return f'{", ".join(missing)} not installed: pip install "mmexport[onnx]" or pip install {" ".join(missing)}'
-        return unavailable() if self.dynamo else None
+        return super().unavailable() if self.dynamo else None
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+        if self.dynamo:
+            return super().lower(adapter, example, folder, manifest)
         folder.mkdir(parents=True, exist_ok=True)
         dynamic = manifest['inputs'][0]['dynamic']
-        names = [spec.name for spec in adapter.specs]
         try:
-            proto = (self._from_program if self.dynamo else self._from_trace)(adapter, example, dynamic, names)
-        except LoweringError:
-            raise
+            proto = self._from_trace(adapter, (example,), [spec.name for spec in adapter.specs],
+                                     {'image': {AXIS[axis]: axis for axis in dynamic}})
         except Exception as exc:
-            raise LoweringError(f'torch.onnx.export of {type(adapter.model).__name__} failed: {type(exc).__name__}: '
-                                f'{last_line(exc)}') from exc
-        proto = self._finished(proto, names)
-        domains = sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import})
-        if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
-            raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
-        manifest = {**manifest, 'backend': self.name,
-                    'onnx': dict(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', domains=domains, dynamo=self.dynamo,
-                                 simplified=self.simplify, ranges=ranges(example, dynamic) if self.dynamo else None,
-                                 nodes=sum(1 for _ in nodes(proto)), torch=torch.__version__)}
-        self._save(proto, folder / FILE, manifest)
-        artifact = Artifact(self.name, folder / FILE, manifest)
-        artifact.write_manifest()
-        return artifact
+            raise LoweringError(f'torch.onnx.export of {name_of(adapter)} failed: {type(exc).__name__}: {last_line(exc)}') from exc
+        return self.finished(folder / self.file, self.write(proto, folder, adapter, self.signed(manifest, dict(torch=torch.__version__))))
 
-    def _from_program(self, adapter: Adapter, example: Tensor, dynamic: list[str], names: list[str]) -> Any:
-        program = exported_program(adapter, example, dynamic, deformable_attention='grid')
-        with torch.no_grad(), silenced():
-            made = torch.onnx.export(program, dynamo=True, opset_version=self.opset, input_names=['image'], output_names=names,
-                                     verbose=False)
+    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> None:
+        if self.dynamo:
+            return super().attempt(part, inputs, moving)
+        with torch.no_grad():
+            answers = [f'answer_{number}' for number in range(len(part(*inputs)))]
+        try:
+            self._from_trace(part, inputs, answers, {})
+        except Exception as exc:
+            raise LoweringError(f'torch.onnx.export of {name_of(part)} failed: {type(exc).__name__}: {last_line(exc)}') from exc
+
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
+        inputs = ['image', *(f'input_{number}' for number in range(1, len(program.graph_signature.user_inputs)))]
+        made = torch.onnx.export(program, dynamo=True, opset_version=self.opset, input_names=inputs, output_names=list(names),
+                                 verbose=False)
         assert made is not None
         return made.model_proto
 
-    def _from_trace(self, adapter: Adapter, example: Tensor, dynamic: list[str], names: list[str]) -> Any:
+    def _from_trace(self, module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], axes: dict[str, dict[int, str]]) -> Any:
         import onnx
 
         from ..ops.lowerings import preferring
-        with TemporaryDirectory() as folder, torch.no_grad(), silenced(), preferring(deformable_attention='grid'):
-            draft = Path(folder) / FILE
-            torch.onnx.export(adapter, (example,), str(draft), dynamo=False, opset_version=self.opset, input_names=['image'],
-                              output_names=names, dynamic_axes={'image': {AXIS[axis]: axis for axis in dynamic}})
+        with TemporaryDirectory() as folder, torch.no_grad(), silenced(), preferring(**self.forms):
+            draft = Path(folder) / self.file
+            torch.onnx.export(module, inputs, str(draft), dynamo=False, opset_version=self.opset,
+                              input_names=['image', *(f'input_{number}' for number in range(1, len(inputs)))],
+                              output_names=names, dynamic_axes=axes)
             return onnx.load(draft)
+
+    def write(self, made: Any, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
+        proto = self._finished(made, [spec.name for spec in adapter.specs])
+        if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
+            raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
+        domains = sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import})
+        manifest[self.name].update(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', domains=domains,
+                                   dynamo=self.dynamo, simplified=self.simplify, nodes=sum(1 for _ in nodes(proto)))
+        self._save(proto, folder / self.file, manifest)
+        return manifest
 
     def _finished(self, proto: Any, names: list[str]) -> Any:
         """Simplified where that was asked for, its outputs in order, its open axes named ``batch``, ``height`` and ``width``."""
@@ -108,7 +122,7 @@ class ONNX(Backend):
         for key in ('task', 'classes', 'preprocessing', 'versions', 'outputs', 'config', 'checkpoint', 'onnx'):
             proto.metadata_props.add(key=key, value=json.dumps(manifest.get(key)))
         large = proto.ByteSize() > LIMIT
-        onnx.save(proto, str(path), save_as_external_data=large, location=f'{FILE}.data' if large else None)
+        onnx.save(proto, str(path), save_as_external_data=large, location=f'{path.name}.data' if large else None)
         onnx.checker.check_model(str(path), full_check=True)
         if not large:
             onnx.shape_inference.infer_shapes(proto, strict_mode=True)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..errors import LoweringError, MMExportError, last_line
 from ..ops.lowerings import preferring
+from .base import name_of
 from .layout_guards import drop_layout_guards, questions_of_the_model
 
 if TYPE_CHECKING:
@@ -65,18 +66,42 @@ def generic(example: Tensor, dynamic: Sequence[str]) -> Tensor:
     return example if shape == list(example.shape) else example.new_zeros(shape)
 
 
+def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]], **forms: str) -> ExportedProgram:
+    """A program of a bare module, for the diagnosis; the axes of `moving` must stay open in it.
+
+    Raises:
+        LoweringError: as `exported_program`.
+    """
+    from torch.export import Dim
+    # Every axis may be open, and one that the module's weights fix becomes a constant by itself.
+    dims = tuple({axis: Dim.AUTO for axis in range(tensor.dim()) if tensor.shape[axis] > 1} for tensor in inputs)
+    program = _exported(part, inputs, (dims,), forms)
+    images = [node for node in program.graph.nodes if node.op == 'placeholder' and node.name in program.graph_signature.user_inputs]
+    for number, (node, axes) in enumerate(zip(images, moving, strict=True)):
+        fixed = [axis for axis in axes if _is_fixed(node.meta['val'].shape[axis], program)]
+        if fixed:
+            raise LoweringError(f'torch.export of {name_of(part)} fixes axis {fixed[0]} of its input {number} to the size of the example: '
+                                'some code turns a size into a number')
+    return program
+
+
 def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: dict[str, str]) -> ExportedProgram:
     from torch.export import Dim
     dims = {AXIS[name]: Dim.AUTO(min=low, max=high) for name, (low, high) in ranges(example, dynamic).items()}
+    program = _exported(adapter, (example,), (dims,), forms)
+    _check_open(program, dynamic, adapter)
+    return program
+
+
+def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: dict[str, str]) -> ExportedProgram:
     try:
         with torch.no_grad(), silenced(), preferring(adaptive_pooling='matrix', **forms), questions_of_the_model() as asked:
-            program = torch.export.export(adapter, (example,), dynamic_shapes=(dims,), strict=False,
+            program = torch.export.export(module, inputs, dynamic_shapes=dims, strict=False,
                                           prefer_deferred_runtime_asserts_over_guards=True)
     except MMExportError:
         raise
     except Exception as exc:
-        raise LoweringError(f'torch.export of {type(adapter.model).__name__} failed: {type(exc).__name__}: {_told(exc)}') from exc
-    _check_open(program, dynamic, adapter)
+        raise LoweringError(f'torch.export of {name_of(module)} failed: {type(exc).__name__}: {_told(exc)}') from exc
     drop_layout_guards(program, asked)
     return program
 

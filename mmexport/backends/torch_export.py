@@ -2,43 +2,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from ..adapters import Adapter
-from ..artifact import Artifact
 from ..registry import BACKENDS
-from .base import Backend
-from .program import exported_program, ranges, silenced, unavailable
+from .from_program import ProgramBackend
+from .program import silenced
 from .torchscript import INSIDE
 
-FILE = 'model.pt2'
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 @BACKENDS.register_module()
-class TorchExport(Backend):
+class TorchExport(ProgramBackend):
     """Lower with ``torch.export``, batch, height and width open.
 
     The weights follow the device on which the program is loaded (the library's own ``move_to_device_pass``, see the runner).
     """
 
     name = 'torch_export'
+    file = 'model.pt2'
 
-    def unavailable(self) -> str | None:
-        return unavailable()
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> ExportedProgram:
+        return program
 
-    def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
-        dynamic = manifest['inputs'][0]['dynamic']
-        program = exported_program(adapter, example, dynamic)
-        manifest = {**manifest, 'backend': self.name,
-                    'torch_export': dict(torch=torch.__version__, strict=False, ranges=ranges(example, dynamic),
-                                         nodes=len(program.graph.nodes))}
-        folder.mkdir(parents=True, exist_ok=True)
+    def write(self, made: ExportedProgram, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
+        manifest[self.name]['nodes'] = len(made.graph.nodes)
         with silenced():
-            torch.export.save(program, folder / FILE, extra_files={INSIDE: json.dumps(manifest)})
-        artifact = Artifact(self.name, folder / FILE, manifest)
-        artifact.write_manifest()
-        return artifact
+            torch.export.save(made, folder / self.file, extra_files={INSIDE: json.dumps(manifest)})
+        return manifest

@@ -1,20 +1,22 @@
 """TorchScript: trace, freeze, frozen optimizations, one file for every device."""
 from __future__ import annotations
 
+import io
 import json
 import warnings
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..artifact import Artifact
 from ..errors import LoweringError, MMExportError, last_line
 from ..registry import BACKENDS
-from .base import Backend
+from .base import Backend, name_of
 from .graph import count_kinds, device_literals, dtype_literals, follow_input_device
 
 # The manifest's name inside the file: torch.jit.load(..., _extra_files={'manifest.json': ''}).
@@ -41,7 +43,7 @@ class TorchScript(Backend):
         self.optimize_numerics = optimize_numerics
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
-        traced = self._trace(adapter, example)
+        traced = self._trace(adapter, (example,))
         frozen, steps = self._freeze(traced)
         image = list(frozen.graph.inputs())[-1]
         steps['device_literals_mended'] = follow_input_device(frozen.graph, image)
@@ -49,25 +51,38 @@ class TorchScript(Backend):
         if left:
             raise LoweringError(f'the graph still names devices: {", ".join(sorted(set(left)))}')
         steps.update(device_literals=0, dtype_literals=dtype_literals(frozen.graph))
-        manifest = {**manifest, 'backend': self.name, 'torchscript': steps}
+        manifest = self.signed(manifest, steps)
         folder.mkdir(parents=True, exist_ok=True)
-        torch.jit.save(frozen, str(folder / FILE), _extra_files={INSIDE: json.dumps(manifest)})
+        self._save(frozen, str(folder / FILE), {INSIDE: json.dumps(manifest)})
         self._check_saved(folder / FILE)
-        artifact = Artifact(self.name, folder / FILE, manifest)
-        artifact.write_manifest()
-        return artifact
+        return self.finished(folder / FILE, manifest)
+
+    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> None:
+        """A trace fixes sizes without a word, so `moving` is for the comparison to find out."""
+        frozen, _ = self._freeze(self._trace(part, inputs))
+        self._save(frozen, io.BytesIO(), {})
+
+    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Callable[[Tensor], tuple[Tensor, ...]]]:
+        return 'traced', self._trace(adapter, (example,))
 
     @staticmethod
-    def _trace(adapter: Adapter, example: Tensor) -> Any:
+    def _save(frozen: Any, place: Any, inside: dict[str, str]) -> None:
+        try:
+            torch.jit.save(frozen, place, _extra_files=inside)
+        except RuntimeError as exc:
+            raise LoweringError(f'the graph cannot be saved: {last_line(exc)}') from exc
+
+    @staticmethod
+    def _trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
         try:
             # Deprecation notices and tracer warnings are about code that parity checks, not about anything a user can change.
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter('ignore')
-                return torch.jit.trace(adapter, (example,), check_trace=False)
+                return torch.jit.trace(module, inputs, check_trace=False)
         except MMExportError:
             raise
         except Exception as exc:
-            raise LoweringError(f'torch.jit.trace of {type(adapter.model).__name__} failed: {last_line(exc)}') from exc
+            raise LoweringError(f'torch.jit.trace of {name_of(module)} failed: {last_line(exc)}') from exc
 
     def _freeze(self, traced: Any) -> tuple[Any, dict[str, Any]]:
         with warnings.catch_warnings():

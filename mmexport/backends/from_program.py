@@ -1,0 +1,73 @@
+"""What the formats have in common that start from an exported program."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ..adapters import Adapter
+from ..artifact import Artifact
+from ..errors import LoweringError, last_line
+from .base import Backend, name_of
+from .program import exported_program, part_program, ranges, silenced, unavailable
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+class ProgramBackend(Backend):
+    """Converts an exported program; a format says how in `convert`, and how it is written in `write`.
+
+    `forms` is what to prefer of the ops that have several, see `mmexport.ops.lowerings`.
+    """
+
+    file: ClassVar[str]
+    forms: ClassVar[dict[str, str]] = {}
+
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
+        """What the format's own library makes of `program`; `folder` is for what it can only write. It may raise anything."""
+        raise NotImplementedError
+
+    def write(self, made: Any, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Write `file` from what `convert` made, and return the manifest with this format's facts."""
+        raise NotImplementedError
+
+    def unavailable(self) -> str | None:
+        return unavailable()
+
+    def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+        dynamic = manifest['inputs'][0]['dynamic']
+        folder.mkdir(parents=True, exist_ok=True)
+        program = exported_program(adapter, example, dynamic, **self.forms)
+        made = self._converted(adapter, program, folder, [spec.name for spec in adapter.specs])
+        signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges(example, dynamic)))
+        return self.finished(folder / self.file, self.write(made, folder, adapter, signed))
+
+    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> None:
+        program = part_program(part, inputs, moving, **self.forms)
+        answers = len(program.graph_signature.user_outputs)
+        with TemporaryDirectory() as folder:
+            self._converted(part, program, Path(folder), [f'answer_{number}' for number in range(answers)])
+
+    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Callable[[Tensor], tuple[Tensor, ...]]]:
+        return 'exported', exported_program(adapter, example, dynamic, **self.forms).module()  # type: ignore[return-value]
+
+    def _converted(self, module: nn.Module, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
+        try:
+            with torch.no_grad(), silenced():
+                return self.convert(program, folder, names)
+        except LoweringError:
+            raise
+        except Exception as exc:
+            raise LoweringError(f'{self.name} cannot hold {name_of(module)}: {type(exc).__name__}: {last_line(innermost(exc))}') from exc
+
+
+def innermost(exc: BaseException) -> Exception:
+    """The exception that the others were raised from: converters wrap the reason in reports of many lines."""
+    while exc.__cause__ is not None:
+        exc = exc.__cause__
+    return exc if isinstance(exc, Exception) else RuntimeError(str(exc))
