@@ -69,7 +69,7 @@ def exporters(args: argparse.Namespace) -> Iterator[Exporter]:
     work_dir = Path(args.work_dir or Path('work_dirs') / Path(args.config).stem)
     options = CheckpointOptions(args.ema, args.trust_checkpoint, args.allow_partial)
     common: dict[str, Any] = dict(device=args.device, options=options, checking=not args.no_verify, samples=not args.no_samples,
-                                  quiet=args.quiet, fix=args.fix)
+                                  quiet=args.quiet, fix=args.fix, diagnose=not args.no_diagnose)
     if not args.outputs or len(args.outputs) == 1:
         yield Exporter(cfg, args.checkpoint, work_dir, **common)
         return

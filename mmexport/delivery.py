@@ -50,6 +50,7 @@ def _forget_failure(failed: Path, backend: str) -> None:
         shutil.rmtree(failed / backend)
         if not (failed / REPORT).exists():
             (failed / REPORT).unlink(missing_ok=True)
+    (failed / f'repro_{backend}.py').unlink(missing_ok=True)
     if failed.is_dir() and not any(failed.iterdir()):
         failed.rmdir()
 

@@ -51,7 +51,11 @@ class PatchError(MMExportError):
 
 
 class LoweringError(MMExportError):
-    pass
+    """`stack` is the Python stack of the operator that failed, where a converter ran long after the model's code."""
+
+    def __init__(self, words: str, stack: str | None = None) -> None:
+        super().__init__(words)
+        self.stack = stack
 
 
 class DeviceError(MMExportError):
@@ -60,6 +64,12 @@ class DeviceError(MMExportError):
 
 class VerificationError(MMExportError):
     pass
+
+
+def first_line(exc: Exception) -> str:
+    """The first line that says something: some exporters follow the reason with advice, or a stack, of many lines."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip() not in ('', 'RuntimeError:')]
+    return (lines or [type(exc).__name__])[0][:300]
 
 
 def last_line(exc: Exception) -> str:

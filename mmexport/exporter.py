@@ -16,9 +16,10 @@ from .backends import Backend, build_backend
 from .checking.samples import Sample
 from .checkpoint import LoadReport
 from .config import export_section
-from .delivery import deliver
+from .delivery import FAILED, deliver
 from .device import Audit, mended
 from .device.outside import stop_gradients
+from .diagnosis import Consultation
 from .errors import ConfigError, LoweringError
 from .inputs import make_inputs, traced_shape
 from .manifest import describe
@@ -50,6 +51,7 @@ class Exporter:
         model: a built and loaded model to use instead of building one, and `fit` how the checkpoint fitted it. Its parameters no longer
             require gradients afterwards.
         memory: share it between two exporters of the same model and inputs, and the network runs once for both.
+        diagnose: after a failure, look for the smallest module that fails; see `mmexport.diagnosis`.
         fix: mend, for the time of the export, what the device audit finds and can mend; else findings stop an export for CUDA.
 
     Raises:
@@ -58,7 +60,8 @@ class Exporter:
 
     def __init__(self, cfg: Config, checkpoint: str | None = None, work_dir: str | Path = 'work_dirs/export', device: str = 'cpu', *,
                  options: CheckpointOptions | None = None, checking: bool = True, samples: bool = True, quiet: bool = True,
-                 model: nn.Module | None = None, fit: LoadReport | None = None, memory: Memory | None = None, fix: bool = False) -> None:
+                 model: nn.Module | None = None, fit: LoadReport | None = None, memory: Memory | None = None, fix: bool = False,
+                 diagnose: bool = True) -> None:
         self.cfg, self.checkpoint, self.work_dir = cfg, checkpoint, Path(work_dir)
         self.section = export_section(cfg)
         self.device = check_device(device)
@@ -71,6 +74,8 @@ class Exporter:
             raise ConfigError(f'export.backends names one backend twice: {", ".join(names)}')
         self.tolerance = float(self.section['verify']['tolerance']['scale'])
         self.step = Progress(quiet)
+        self.consultation = Consultation(cfg, self.section['inputs']['dynamic'] or (), self.tolerance, self.work_dir / FAILED,
+                                         self._patched, self.step, diagnose)
 
     @classmethod
     def from_cfg(cls, cfg: Config | dict[str, Any] | str | Path, checkpoint: str | None = None, **kwargs: Any) -> Exporter:
@@ -98,18 +103,19 @@ class Exporter:
         samples = self._expect(adapter, images)
         eager_s = typical_seconds(adapter, images['traced']) if self.checking else None
         with workshop(self.work_dir) as shop:
-            with patched(self.section['patches'], self._environment()) as applied:
+            with self._patched() as applied:
                 self.memory.patches = repr(self.section['patches'])
                 samples = self._run_patched(adapter, samples)
                 artifacts, failures = self._lower_all(adapter, images['traced'], applied, shop)
             checks, samples = self._verify(adapter, artifacts, samples, shop)
+            self.consultation.on_parity(self.backends, adapter, samples, checks)
             pipelines = [self._pipeline(adapter, artifact, photograph) for artifact in artifacts]
             report = Report(
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
                 stages=tuple(self._stages(adapter, samples)), checks=tuple(checks),
                 pipelines=tuple(row for row in pipelines if row), floors={s.name: dict(s.floors) for s in samples},
-                failures=failures, eager_s=eager_s, audit=audit, tolerance=self.tolerance,
+                failures=failures, diagnoses=tuple(self.consultation.found), eager_s=eager_s, audit=audit, tolerance=self.tolerance,
                 seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir)
             return deliver(report, samples, keep=self.samples and self.checking)
 
@@ -176,11 +182,10 @@ class Exporter:
             try:
                 artifacts.append(self._lower(backend, adapter, example, applied, shop))
             except LoweringError as exc:
-                if len(self.backends) == 1:
-                    raise
                 failures[backend.name] = str(exc)
+                self.consultation.on_lowering(backend, adapter, example, exc)
         if not artifacts:
-            raise LoweringError('; '.join(failures.values()))
+            raise LoweringError('\n'.join(['; '.join(failures.values()), *self.consultation.lines()]))
         return artifacts, failures
 
     def _lower(self, backend: Backend, adapter: Adapter, example: Tensor, applied: Sequence[Applied], shop: Path) -> Artifact:
@@ -211,8 +216,8 @@ class Exporter:
     def _stages(self, adapter: Adapter, samples: list[Sample]) -> list[Any]:
         return patched_rows(adapter, samples, self.tolerance) if samples else []
 
-    def _environment(self) -> Environment:
-        return Environment(str(self.device), versions())
+    def _patched(self) -> AbstractContextManager[list[Applied]]:
+        return patched(self.section['patches'], Environment(str(self.device), versions()))
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

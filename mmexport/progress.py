@@ -4,6 +4,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class Progress:
@@ -12,14 +13,20 @@ class Progress:
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
         self.seconds: dict[str, float] = {}
+        self.status: Any = None
 
     @contextmanager
     def __call__(self, what: str) -> Iterator[None]:
         from rich.console import Console
         console = Console(stderr=True, quiet=self.quiet, highlight=False)
         started = time.perf_counter()
-        with console.status(f'{what} ...'):
+        with console.status(f'{what} ...') as self.status:
             yield
         took = time.perf_counter() - started
         self.seconds[what] = self.seconds.get(what, 0.0) + took
         console.print(f'{what:<52} {took:6.1f} s')
+
+    def say(self, what: str) -> None:
+        """What of the present step is being done, beside its spinner; it leaves no line."""
+        if self.status is not None:
+            self.status.update(f'{what} ...')

@@ -11,6 +11,7 @@ from .checking.comparison import Comparison
 from .checking.main import EAGER
 from .checkpoint import LoadReport
 from .device import Audit
+from .diagnosis import Diagnosis
 from .patching import Applied
 from .pipeline import PipelineCheck
 from .verify import Verification
@@ -39,6 +40,7 @@ class Report:
     audit: Audit
     # Formats that could not be made, each with the reason.
     failures: Mapping[str, str] = field(default_factory=dict)
+    diagnoses: tuple[Diagnosis, ...] = ()
     eager_s: float | None = None
 
     @property
@@ -84,7 +86,8 @@ class Report:
                             found=check.found) for a, check in zip(self.artifacts, self.checks, strict=True)],
             stages=[row.as_dict() for row in self.stages], pipelines=[row.as_dict() for row in self.pipelines],
             floors={name: dict(floors) for name, floors in self.floors.items()}, tolerance=self.tolerance,
-            failures=dict(self.failures), eager_s=self.eager_s, seconds=dict(self.seconds), versions=dict(self.versions))
+            failures=dict(self.failures), diagnoses=[row.as_dict() for row in self.diagnoses],
+            eager_s=self.eager_s, seconds=dict(self.seconds), versions=dict(self.versions))
 
     def lines(self) -> Iterator[str]:
         """The terminal table, plain text, at most 80 columns."""
@@ -111,6 +114,7 @@ class Report:
         verdict = {True: 'PASS', False: 'FAIL', None: 'not verified'}[self.passed]
         yield f"{verdict}: {self.work_dir / 'failed' if self.passed is False else self.work_dir}"
         yield from (f'  {reason}' for reason in self.reasons)
+        yield from (line for row in self.diagnoses for line in row.lines())
 
     def _formats(self) -> Iterator[str]:
         """One line a format: size, parity, the time of a call of its own and over eager's, where it was checked."""

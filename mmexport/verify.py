@@ -76,7 +76,7 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
     samples = []
     for name, image in images.items():
         expected, evidence = _run(adapter, memory, name, 'eager', image)
-        sample = Sample(name, image.cpu(), expected, evidence)
+        sample = Sample(name, image.cpu().clone(), expected, evidence)
         samples.append(replace(sample, floors=_floors(adapter, sample, image, range(noises), tolerance, memory)))
     return samples
 
@@ -190,7 +190,8 @@ def _extra(samples: Sequence[Sample], tolerance: float) -> dict[str, Any]:
 def _run(adapter: Adapter, memory: Memory, name: str, when: str, image: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Outputs by name and the evidence, on the CPU."""
     with torch.no_grad():
-        image = adapter.preprocess(image)
+        # A copy: a model that writes into its input must not change what the file is given.
+        image = adapter.preprocess(image.clone())
         raw, seen = memory.watch(adapter, name, when, image)
         outputs = adapter.decide(raw, image)
         evidence = adapter.evidence(raw, image, seen) if adapter.outputs == 'final' and when == 'eager' else seen

@@ -26,6 +26,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--fix', action='store_true', help='mend tensors on the wrong device for the time of the export (tools/audit.py)')
     parser.add_argument('--no-verify', action='store_true', help='only lower; the report then says "not run"')
     parser.add_argument('--no-samples', action='store_true', help='leave inputs and expected outputs out of the folder')
+    parser.add_argument('--no-diagnose', action='store_true', help='after a failure do not look for the smallest module that fails')
     parser.add_argument('--debug', action='store_true', help='show the trace behind an error')
     parser.add_argument('--quiet', action='store_true', help='no progress and no table')
     return parser.parse_args(argv)

@@ -14,6 +14,8 @@ from ..checking.files import load
 from ..errors import ConfigError, SetupError
 from ..registry import BACKENDS
 
+Run = Callable[..., tuple[Tensor, ...]]
+
 
 class Backend:
     """Lowers an adapter to one file. `name` is the folder under the work dir and the word on the command line."""
@@ -42,8 +44,8 @@ class Backend:
         artifact.write_manifest()
         return artifact
 
-    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> None:
-        """Lower a part of a model, that takes and returns tensors, to see whether that can be done; nothing is kept.
+    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
+        """Lower a part of a model, that takes and returns tensors, to see whether that can be done; returns its form halfway.
 
         Args:
             moving: for each input the axes that change with the size or the batch of the picture, and must stay open.
@@ -53,11 +55,11 @@ class Backend:
         """
         raise NotImplementedError
 
-    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Callable[[Tensor], tuple[Tensor, ...]]]:
+    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
         """The form between the model and the file, to tell which of two steps is at fault: its name, and something that runs it."""
         raise NotImplementedError
 
-    def load(self, artifact: Artifact, device: str | torch.device) -> Callable[[Tensor], tuple[Tensor, ...]]:
+    def load(self, artifact: Artifact, device: str | torch.device) -> Run:
         """With the runner that checks the file, ``mmexport/checking/runners/<name>.py``."""
         return load(artifact.folder, {'backend': self.name, 'file': artifact.file.name}, torch.device(device))
 

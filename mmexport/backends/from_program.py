@@ -1,7 +1,8 @@
 """What the formats have in common that start from an exported program."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from ..adapters import Adapter
 from ..artifact import Artifact
 from ..errors import LoweringError, last_line
-from .base import Backend, name_of
+from .base import Backend, Run, name_of
 from .program import exported_program, part_program, ranges, silenced, unavailable
 
 if TYPE_CHECKING:
@@ -47,13 +48,14 @@ class ProgramBackend(Backend):
         signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges(example, dynamic)))
         return self.finished(folder / self.file, self.write(made, folder, adapter, signed))
 
-    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> None:
+    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         program = part_program(part, inputs, moving, **self.forms)
         answers = len(program.graph_signature.user_outputs)
         with TemporaryDirectory() as folder:
             self._converted(part, program, Path(folder), [f'answer_{number}' for number in range(answers)])
+        return program.module()  # type: ignore[return-value]
 
-    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Callable[[Tensor], tuple[Tensor, ...]]]:
+    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
         return 'exported', exported_program(adapter, example, dynamic, **self.forms).module()  # type: ignore[return-value]
 
     def _converted(self, module: nn.Module, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
@@ -63,7 +65,9 @@ class ProgramBackend(Backend):
         except LoweringError:
             raise
         except Exception as exc:
-            raise LoweringError(f'{self.name} cannot hold {name_of(module)}: {type(exc).__name__}: {last_line(innermost(exc))}') from exc
+            reason = innermost(exc)
+            raise LoweringError(f'{self.name} cannot hold {name_of(module)}: {type(reason).__name__}: {last_line(reason)}',
+                                stack=stack_of(program, exc)) from exc
 
 
 def innermost(exc: BaseException) -> Exception:
@@ -71,3 +75,23 @@ def innermost(exc: BaseException) -> Exception:
     while exc.__cause__ is not None:
         exc = exc.__cause__
     return exc if isinstance(exc, Exception) else RuntimeError(str(exc))
+
+
+def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:
+    """The Python stack of the node that a converter's error names, or of the first one of an operator that it names."""
+    said = ''
+    cause: BaseException | None = exc
+    while cause is not None:
+        said += str(cause)
+        cause = cause.__cause__
+    decomposed = set(re.findall(r"op='\w+\.(\w+)'", said))
+    for node in program.graph.nodes:
+        named = f'%{node.name} ' in said or (node.op == 'call_function' and (str(node.target) in said or _core(node.target) in decomposed))
+        if named and node.meta.get('stack_trace'):
+            return str(node.meta['stack_trace'])
+    return None
+
+
+def _core(target: Any) -> str:
+    """``aten.special_bessel_j0.default`` -> ``bessel_j0``, as it is called once it is decomposed."""
+    return str(target).split('.')[1].removeprefix('special_') if '.' in str(target) else str(target)

@@ -16,7 +16,7 @@ from ..adapters import Adapter
 from ..artifact import Artifact
 from ..errors import LoweringError, last_line
 from ..registry import BACKENDS
-from .base import name_of
+from .base import Run, name_of
 from .from_program import ProgramBackend
 from .program import AXIS, silenced
 
@@ -66,7 +66,7 @@ class ONNX(ProgramBackend):
             raise LoweringError(f'torch.onnx.export of {name_of(adapter)} failed: {type(exc).__name__}: {last_line(exc)}') from exc
         return self.finished(folder / self.file, self.write(proto, folder, adapter, self.signed(manifest, dict(torch=torch.__version__))))
 
-    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> None:
+    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         if self.dynamo:
             return super().attempt(part, inputs, moving)
         with torch.no_grad():
@@ -75,6 +75,7 @@ class ONNX(ProgramBackend):
             self._from_trace(part, inputs, answers, {})
         except Exception as exc:
             raise LoweringError(f'torch.onnx.export of {name_of(part)} failed: {type(exc).__name__}: {last_line(exc)}') from exc
+        return part
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
         inputs = ['image', *(f'input_{number}' for number in range(1, len(program.graph_signature.user_inputs)))]

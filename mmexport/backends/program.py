@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import Adapter
-from ..errors import LoweringError, MMExportError, last_line
+from ..errors import LoweringError, MMExportError, first_line
 from ..ops.lowerings import preferring
 from .base import name_of
 from .layout_guards import drop_layout_guards, questions_of_the_model
@@ -101,7 +101,7 @@ def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: d
     except MMExportError:
         raise
     except Exception as exc:
-        raise LoweringError(f'torch.export of {name_of(module)} failed: {type(exc).__name__}: {_told(exc)}') from exc
+        raise LoweringError(f'torch.export of {name_of(module)} failed: {type(exc).__name__}: {first_line(exc)}') from exc
     drop_layout_guards(program, asked)
     return program
 
@@ -143,9 +143,3 @@ def silenced() -> Iterator[None]:
             yield
     finally:
         logging.disable(disabled)
-
-
-def _told(exc: Exception) -> str:
-    """The line that says something: exporters follow it with advice of many lines."""
-    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    return (lines[0] if lines else last_line(exc))[:300]

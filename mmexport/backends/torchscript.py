@@ -5,7 +5,7 @@ import io
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..artifact import Artifact
-from ..errors import LoweringError, MMExportError, last_line
+from ..errors import LoweringError, MMExportError, first_line, last_line
 from ..registry import BACKENDS
-from .base import Backend, name_of
+from .base import Backend, Run, name_of
 from .graph import count_kinds, device_literals, dtype_literals, follow_input_device
 
 # The manifest's name inside the file: torch.jit.load(..., _extra_files={'manifest.json': ''}).
@@ -57,12 +57,13 @@ class TorchScript(Backend):
         self._check_saved(folder / FILE)
         return self.finished(folder / FILE, manifest)
 
-    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> None:
+    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         """A trace fixes sizes without a word, so `moving` is for the comparison to find out."""
         frozen, _ = self._freeze(self._trace(part, inputs))
         self._save(frozen, io.BytesIO(), {})
+        return frozen  # type: ignore[no-any-return]
 
-    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Callable[[Tensor], tuple[Tensor, ...]]]:
+    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
         return 'traced', self._trace(adapter, (example,))
 
     @staticmethod
@@ -70,7 +71,7 @@ class TorchScript(Backend):
         try:
             torch.jit.save(frozen, place, _extra_files=inside)
         except RuntimeError as exc:
-            raise LoweringError(f'the graph cannot be saved: {last_line(exc)}') from exc
+            raise LoweringError(f'the graph cannot be saved: {first_line(exc)}') from exc
 
     @staticmethod
     def _trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:

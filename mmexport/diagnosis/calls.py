@@ -1,0 +1,111 @@
+"""The calls of modules that one run makes: which called which, with what, and what came out.
+
+A call is named by its module's path and its number, for a module may be called twice and be wrong the second time only.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+Hook = Callable[..., None]
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Call:
+    """`inside` is the call that made this one, None where the adapter or the model's own code did."""
+
+    path: str
+    number: int = 1
+    inside: Call | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.number == 1 else f'{self.path}, call {self.number}'
+
+
+@dataclass
+class Recorded:
+    """What a call was given, and its tensors out."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: list[Tensor] = field(default_factory=list)
+
+
+def list_calls(model: nn.Module, run: Callable[[], Any]) -> list[Call]:
+    """All calls of `model`'s modules that `run` makes, in the order in which they begin."""
+    found: list[Call] = []
+    with watching(model, lambda call, args, kwargs: found.append(call), lambda call, output: None), torch.no_grad():
+        run()
+    return found
+
+
+def record(model: nn.Module, run: Callable[[], Any], wanted: Sequence[Call]) -> dict[Call, Recorded]:
+    """What the `wanted` calls were given and what they answered, as it was then: copies, since later code may write into them."""
+    found: dict[Call, Recorded] = {}
+
+    def before(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if call in wanted:
+            found[call] = Recorded(*tree_map(_copy, (args, kwargs)))
+
+    def after(call: Call, output: Any) -> None:
+        if call in found:
+            found[call].outputs = [tensor.clone() for tensor in tensors_of(output)]
+
+    with watching(model, before, after), torch.no_grad():
+        run()
+    return found
+
+
+def tensors_of(output: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+
+
+@contextmanager
+def watching(model: nn.Module, before: Hook, after: Hook) -> Iterator[None]:
+    """Have ``before(call, args, kwargs)`` and ``after(call, output)`` called around every call of a module below `model`.
+
+    Around ``forward`` itself: mmseg's heads call their own ``forward``, which hooks of a module do not see.
+    """
+    stack: list[Call] = []
+    counts: Counter[str] = Counter()
+
+    def watched(path: str, forward: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            counts[path] += 1
+            call = Call(path, counts[path], stack[-1] if stack else None)
+            before(call, args, kwargs)
+            stack.append(call)
+            try:
+                output = forward(*args, **kwargs)
+            finally:
+                stack.pop()
+            after(call, output)
+            return output
+        return run
+
+    with ExitStack() as undo:
+        for path, module in model.named_modules():
+            if path:
+                before_us = vars(module).get('forward', _ABSENT)
+                undo.callback(_put_back, module, before_us)
+                vars(module)['forward'] = watched(path, module.forward)
+        yield
+
+
+def _put_back(module: nn.Module, forward: Any) -> None:
+    if forward is _ABSENT:
+        del vars(module)['forward']
+    else:
+        vars(module)['forward'] = forward
+
+
+def _copy(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, Tensor) else leaf

@@ -1,0 +1,112 @@
+"""After a failure: choose the pictures, descend, write the repro; for the exporter and for ``tools/diagnose.py``."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..adapters import Adapter
+from ..backends import Backend
+from ..backends.from_program import ProgramBackend
+from ..backends.program import AXIS, generic
+from ..checking.comparison import Comparison
+from ..checking.main import EAGER
+from ..checking.samples import Sample
+from ..errors import LoweringError
+from ..progress import Progress
+from ..verify import Verification, model_floors, patched_rows
+from .finding import Diagnosis, finding
+from .inplace import who_writes_into
+from .lowering import why_not_lowered
+from .parity import Refused, why_patched_differs, why_wrong
+from .repro import write_repro
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+class Consultation:
+    """The diagnoses of one run, in `found`; with `on` False it looks for none.
+
+    Args:
+        folder: where ``repro_<backend>.py`` is written.
+        patches: makes the context in which the run's patches are on.
+    """
+
+    def __init__(self, cfg: Config, dynamic: Sequence[str], tolerance: float, folder: Path, patches: Callable[[], Any], step: Progress,
+                 on: bool = True) -> None:
+        self.cfg, self.dynamic, self.tolerance, self.folder = cfg, tuple(dynamic), tolerance, folder
+        self.patches, self.step, self.on = patches, step, on
+        self.found: list[Diagnosis] = []
+
+    def on_lowering(self, backend: Backend, adapter: Adapter, example: Tensor, error: LoweringError) -> None:
+        """Why `backend` cannot lower `adapter`; call it while the patches are on."""
+        if not self.on:
+            return
+        image = self._example(backend, example)
+        with self.step(f'Looking for what {backend.name} cannot lower'):
+            found, part = why_not_lowered(backend, adapter, image, _larger(image, self.dynamic), error, self.step.say)
+        write_repro(found, part, self.cfg, self.folder / f'repro_{backend.name}.py')
+        self.found.append(found)
+
+    def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification]) -> None:
+        """Why each file that failed its check is wrong, on the first sample on which it is; call it with the patches off."""
+        failed = [check for check in checks if check.passed is False]
+        if not self.on or not failed:
+            return
+        bad = next((row for row in patched_rows(adapter, samples, self.tolerance) if not row.passed), None)
+        if bad:
+            image = self._sample(samples, bad).image.to(adapter.preprocess.mean.device)
+            with self.step('Looking for the patch that is wrong'):
+                self.found.append(why_patched_differs(adapter, image, self.patches, self.tolerance, self._jumps(samples)))
+            return
+        for check in failed:
+            backend = next(backend for backend in backends if backend.name == check.backend)
+            wrong = next((row for row in check.rows if row.stage == EAGER and not row.passed), None)
+            if wrong:
+                with self.step(f'Looking for where {check.backend} goes wrong'), self.patches():
+                    self.found.append(self._where(backend, adapter, samples, wrong))
+
+    def _where(self, backend: Backend, adapter: Adapter, samples: Sequence[Sample], wrong: Comparison) -> Diagnosis:
+        device = adapter.preprocess.mean.device
+        image, example = self._sample(samples, wrong).image.to(device), samples[0].image.to(device)
+        if wrong.problem and 'writes into its input' in wrong.problem:
+            call, module, place = who_writes_into(adapter, image)
+            return finding(backend.name, 'traced', call, module, wrong.problem, place)
+        try:
+            return why_wrong(backend, adapter, example, image, self.dynamic, self.tolerance, self._jumps(samples), self.step.say)
+        except Refused as exc:
+            error = LoweringError(str(exc))
+            return why_not_lowered(backend, adapter, self._example(backend, example), image, error, self.step.say, refused=True)[0]
+
+    def _example(self, backend: Backend, example: Tensor) -> Tensor:
+        """A picture of the shape that `backend` lowers with."""
+        program = isinstance(backend, ProgramBackend) and getattr(backend, 'dynamo', True)
+        return _noise(generic(example, self.dynamic) if program else example)
+
+    def lines(self) -> list[str]:
+        return [line for found in self.found for line in found.lines()]
+
+    @staticmethod
+    def _sample(samples: Sequence[Sample], row: Comparison) -> Sample:
+        return next(sample for sample in samples if sample.name == row.sample.removesuffix(' again'))
+
+    @staticmethod
+    def _jumps(samples: Sequence[Sample]) -> bool:
+        return any(model_floors(samples).values())
+
+
+def _noise(image: Tensor) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(image.shape, generator=generator).to(image.device, image.dtype)
+
+
+def _larger(image: Tensor, dynamic: Sequence[str]) -> Tensor:
+    """Another picture: one more in the batch, and higher and wider by whole strides, where those are open."""
+    more = {'batch': 1, 'height': 64, 'width': 96}
+    shape = list(image.shape)
+    for name in dynamic:
+        shape[AXIS[name]] += more[name]
+    return _noise(image.new_empty(shape))

@@ -1,0 +1,87 @@
+"""What a diagnosis says: where the smallest failing part is, what fails there, and what is known to help."""
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from .calls import Call
+from .remedies import remedy_for
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One failure, placed.
+
+    Attributes:
+        stage: ``patched``, ``traced``/``exported`` or ``file``: the step after which it is wrong; ``lowering`` where there is no file.
+        module: path of the smallest failing module with the number of the call; empty for code that is in no module's forward.
+        file, line, source: the line of the model's or upstream's code, as far as it is known; else where the class is.
+        op: the operator, in the exporter's words.
+        message: the exporter's own, or the size of the error, in one line.
+        cause, remedy: from `mmexport.diagnosis.remedies`, None where nothing is known.
+    """
+
+    backend: str
+    stage: str
+    module: str
+    cls: str
+    file: str | None
+    line: int | None
+    source: str | None
+    op: str | None
+    message: str
+    cause: str | None
+    remedy: str | None
+    tried: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def lines(self) -> Iterator[str]:
+        place = f'{self.module} ({self.cls})' if self.module else f"{self.cls}, in code that is no module's forward"
+        yield f'diagnosis of {self.backend}: {self.stage}: {place}'
+        if self.file:
+            yield f'  at {_short(self.file)}:{self.line}' + (f'  {self.source}' if self.source else '')
+        if self.op:
+            yield f'  operator {self.op}'
+        yield f'  {self.message}'
+        if self.cause:
+            yield f'  cause: {self.cause}'
+        if self.remedy:
+            yield f'  remedy: {self.remedy}'
+
+
+def finding(backend: str, stage: str, call: Call | None, module: nn.Module, message: str, place: tuple[str, int] | None = None,
+            op: str | None = None, tried: int = 0) -> Diagnosis:
+    """Fill in what follows from the rest: the class, the source line, the cause and its remedy."""
+    known = place is not None
+    file, line = place or _class_place(module)
+    source = linecache.getline(file, line).strip() if file and line and known else None
+    cause, remedy = remedy_for(message, source or '', stage)
+    return Diagnosis(backend, stage, str(call) if call else '', type(module).__name__, file, line, source, op, message, cause, remedy,
+                     tried)
+
+
+def class_lines(module: nn.Module) -> tuple[str, range] | None:
+    """The file and the lines of the class of `module`, None for one that was not written in a file."""
+    try:
+        lines, start = inspect.getsourcelines(type(module))
+        return str(inspect.getsourcefile(type(module))), range(start, start + len(lines))
+    except (OSError, TypeError):
+        return None
+
+
+def _class_place(module: nn.Module) -> tuple[str | None, int | None]:
+    found = class_lines(module)
+    return (found[0], found[1].start) if found else (None, None)
+
+
+def _short(file: str) -> str:
+    parts = Path(file).parts
+    return '/'.join(parts[parts.index('site-packages') + 1:]) if 'site-packages' in parts else file

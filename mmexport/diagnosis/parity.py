@@ -1,0 +1,167 @@
+"""Why a lowered file is wrong: after which step, and in which module its values first leave those of eager."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..adapters import Adapter
+from ..backends import Backend
+from ..errors import first_line
+from .calls import Call, list_calls, record, tensors_of
+from .finding import Diagnosis, class_lines, finding
+from .tapped import Tapped, Values
+
+Say = Callable[[str], None]
+FOLDED = 'with its modules watched it is right: folded, the fault is in what the format joins across modules'
+# Where eager itself jumps under noise: what share of a module's values may be beyond the tolerance, and what none may be.
+JUMPS, WORST = 0.02, 1e-2
+
+
+def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor, dynamic: Sequence[str], tolerance: float,
+              jumps: bool = False, say: Say = lambda line: None) -> Diagnosis:
+    """Descend: of the modules that a wrong one calls, in the order of the calls, the first whose output is wrong. Call it patched.
+
+    Args:
+        example: what the file is lowered with.
+        image: the sample on which it is wrong.
+        jumps: whether the model itself is discontinuous, so that a few values may be far off.
+    """
+    calls = list_calls(adapter.model, lambda: adapter(image.clone()))
+    watch = Watch(backend, adapter, example, dynamic)
+    at: Call | None = None
+    stage, message, tried = '', '', 0
+    while True:
+        children = [call for call in calls if call.inside == at]
+        recorded = record(adapter.model, lambda: adapter(image.clone()), children)
+        tapped = Tapped(adapter, {call: recorded[call] for call in children if recorded[call].outputs})
+        if stage and not tapped.counts:
+            break
+        say(f'watching {len(tapped.counts)} modules in {at or "the model"}')
+        right = watch.eager(tapped, image)
+        stage, values = (stage, watch.values(stage, tapped, image)) if stage else watch.step(tapped, image, right, tolerance, jumps)
+        tried += len(tapped.counts)
+        if isinstance(values, str):
+            raise Refused(values)
+        wrong = first_wrong(right, values, tolerance, jumps)
+        if wrong is None and at is None:
+            message = differs(right.outputs, values.outputs, tolerance, jumps) or FOLDED
+        if wrong is None or wrong[1] == 'given':
+            # What goes into its first wrong part is wrong already, or all of its parts are right: it is its own code.
+            message = message or (wrong[2] if wrong else '')
+            break
+        at, _, message = wrong
+    module = adapter if at is None else adapter.model.get_submodule(at.path)
+    place, told = _warned(backend, adapter, example, module)
+    return finding(backend.name, stage, at, module, f'{message}{told}', place, None, tried)
+
+
+def first_wrong(right: Values, values: Values, tolerance: float, jumps: bool) -> tuple[Call, str, str] | None:
+    """The first call whose input or output is not eager's: the call, ``given`` or ``answered``, and by how much."""
+    for (call, what, one), (_, _, other) in zip(right.events(), values.events(), strict=True):
+        reason = differs(one, other, tolerance, jumps)
+        if reason:
+            return call, what, reason
+    return None
+
+
+def why_patched_differs(adapter: Adapter, image: Tensor, patched: Any, tolerance: float, jumps: bool = False) -> Diagnosis:
+    """The first module whose output a patch changes; `patched` makes the context in which the patches are on."""
+    calls = list_calls(adapter.model, lambda: adapter(image.clone()))
+    at: Call | None = None
+    message = ''
+    while True:
+        children = [call for call in calls if call.inside == at]
+        right = record(adapter.model, lambda: adapter(image.clone()), children)
+        with patched():
+            found = record(adapter.model, lambda: adapter(image.clone()), children)
+        both = [call for call in children if call in found]
+        one, other = (Values([], {call: tensors_of((rows[call].args, rows[call].kwargs)) for call in both},
+                             {call: rows[call].outputs for call in both}) for rows in (right, found))
+        wrong = first_wrong(one, other, tolerance, jumps)
+        if wrong is None or wrong[1] == 'given':
+            message = message or (wrong[2] if wrong else '')
+            break
+        at, _, message = wrong
+    module = adapter if at is None else adapter.model.get_submodule(at.path)
+    return finding('eager', 'patched', at, module, message or 'differs after the last module')
+
+
+class Refused(Exception):
+    """What is between the model and the file, or the runtime, does not take the sample at all."""
+
+
+class Watch:
+    """The three ways to get the values of a `Tapped` adapter: eager, halfway, and from the file."""
+
+    def __init__(self, backend: Backend, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> None:
+        self.backend, self.adapter, self.example, self.dynamic = backend, adapter, example, list(dynamic)
+
+    def eager(self, tapped: Tapped, image: Tensor) -> Values:
+        with torch.no_grad():
+            return tapped.split(tapped(image.clone()))
+
+    def step(self, tapped: Tapped, image: Tensor, right: Values, tolerance: float, jumps: bool) -> tuple[str, Values | str]:
+        """The step that makes it wrong, the one before the file (``traced``, ``exported``) or the ``file``; and the values after it."""
+        name, run = self.backend.halfway(cast(Adapter, tapped), self.example.clone(), self.dynamic)
+        try:
+            with torch.no_grad():
+                values = tapped.split(run(image.clone()))
+        except (RuntimeError, ValueError, AssertionError) as exc:
+            return name, f'does not take {tuple(image.shape)}: {first_line(exc)}'
+        if first_wrong(right, values, tolerance, jumps) or differs(right.outputs, values.outputs, tolerance, jumps):
+            return name, values
+        return 'file', self.values('file', tapped, image)
+
+    def values(self, stage: str, tapped: Tapped, image: Tensor) -> Values | str:
+        if stage != 'file':
+            _, run = self.backend.halfway(cast(Adapter, tapped), self.example.clone(), self.dynamic)
+            with torch.no_grad():
+                return tapped.split(run(image.clone()))
+        manifest = dict(inputs=[dict(name='image', dynamic=self.dynamic)], outputs=[spec.as_dict() for spec in tapped.specs])
+        with TemporaryDirectory() as folder:
+            artifact = self.backend.lower(cast(Adapter, tapped), self.example.clone(), Path(folder) / self.backend.name, manifest)
+            run = self.backend.load(artifact, image.device)
+            try:
+                with torch.no_grad():
+                    return tapped.split([output.to(image.device) for output in run(image.clone())])
+            except Exception as exc:  # Runtimes raise classes of their own; what they say is the finding.
+                return f'the runtime does not take {tuple(image.shape)}: {first_line(exc)}'
+
+
+def differs(right: Sequence[Tensor], found: Sequence[Tensor], tolerance: float, jumps: bool) -> str | None:
+    """By how much the first of these tensors that is wrong is wrong, in one line."""
+    for one, other in zip(right, found, strict=False):
+        if one.shape != other.shape:
+            return f'shape {tuple(other.shape)} instead of {tuple(one.shape)}: a size may be baked into the graph'
+        if one.dtype != other.dtype:
+            return f'dtype {other.dtype} instead of {one.dtype}'
+        if not one.is_floating_point():
+            if not jumps and not torch.equal(one, other):
+                return f'{int((one != other).sum())} of {one.numel()} values differ'
+            continue
+        scale = float(one.abs().max()) or 1.0
+        error = (one - other).abs() / scale
+        worst, beyond = float(error.max()), float((error > tolerance).float().mean())
+        if not worst <= tolerance and not (jumps and beyond <= JUMPS and worst < WORST):
+            return f'off by {worst:.1e} of scale, {beyond:.0%} of the values beyond {tolerance:g}'
+    return None
+
+
+def _warned(backend: Backend, adapter: Adapter, example: Tensor, module: nn.Module) -> tuple[tuple[str, int] | None, str]:
+    """The line of `module` about which a tracer warns that it turns a tensor into a number, and its words."""
+    lines = class_lines(module)
+    if backend.name != 'torchscript' or lines is None:
+        return None, ''
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+        warnings.simplefilter('always')
+        torch.jit.trace(adapter, (example.clone(),), check_trace=False)
+    for warning in caught:
+        if issubclass(warning.category, torch.jit.TracerWarning) and warning.filename == lines[0] and warning.lineno in lines[1]:
+            return (warning.filename, warning.lineno), '; ' + str(warning.message).split('. ')[0].split(' might cause')[0]
+    return None, ''

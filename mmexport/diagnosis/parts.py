@@ -1,0 +1,44 @@
+"""A module of a model on its own: tensors in, tensors out, with what else it was given held fast."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from .calls import Recorded, tensors_of
+
+# What says the same to a module at every size of the picture, if it says the same at two.
+_PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
+
+
+class Part(nn.Module):
+    """`module` as a function of the tensors that a recorded call gave it."""
+
+    def __init__(self, module: nn.Module, recorded: Recorded) -> None:
+        super().__init__()
+        self.model = module
+        leaves, self.spec = tree_flatten((recorded.args, recorded.kwargs))
+        self.places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        self.inputs = tuple(leaves[place] for place in self.places)
+        self.rest = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self.eval()
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        leaves = list(self.rest)
+        for place, tensor in zip(self.places, tensors, strict=True):
+            leaves[place] = tensor
+        args, kwargs = tree_unflatten(leaves, self.spec)
+        return tuple(tensors_of(self.model(*args, **kwargs)))
+
+
+def moving_axes(one: Recorded, other: Recorded) -> list[list[int]]:
+    """For each tensor that a call was given, the axes that differ between two pictures.
+
+    Empty where the call was also given numbers that differ, or objects that may hold some: on its own such a part has them fixed.
+    """
+    first, second = (tree_flatten((call.args, call.kwargs))[0] for call in (one, other))
+    pairs = [(a, b) for a, b in zip(first, second, strict=False) if isinstance(a, Tensor)]
+    rest = [(a, b) for a, b in zip(first, second, strict=False) if not isinstance(a, Tensor)]
+    if len(first) != len(second) or any(not isinstance(a, _PLAIN) or a != b for a, b in rest):
+        return [[] for _ in pairs]
+    return [[axis for axis in range(a.dim()) if a.shape[axis] != b.shape[axis]] if a.dim() == b.dim() else [] for a, b in pairs]

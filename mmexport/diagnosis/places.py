@@ -1,0 +1,63 @@
+"""From an exporter's error to the line of the model's code that it is about."""
+from __future__ import annotations
+
+import re
+import sysconfig
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+_HERE = str(Path(__file__).resolve().parents[1])
+_LIBRARIES = (str(Path(torch.__file__).parent), str(Path(sysconfig.get_paths()['stdlib'])))
+_FOREIGN = ('/onnx', '/openvino', '/sympy/', '/importlib', '<')
+_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_OPERATORS = (r"OpOverload\(op='([^']+)'", r'target=torch\.ops\.([\w.]+)', r'\b(aten::\w+)', r'\b(aten\.\w+\.\w+)',
+              r'found for operations: (.+)', r'Python function call \^?(\w+)')
+
+
+def place_of(exc: BaseException) -> tuple[str, int] | None:
+    """The innermost line of the model in the tracebacks of `exc` and its causes, or in what it says of the graph's node."""
+    found = None
+    for error in chain(exc):
+        stack = getattr(error, 'stack', None)
+        if stack:
+            found = _last([(file, int(line)) for file, line in _LINE.findall(stack)]) or found
+        found = _last(_frames(error.__traceback__)) or found
+    return found
+
+
+def operator_of(exc: BaseException) -> str | None:
+    for error in chain(exc):
+        for pattern in _OPERATORS:
+            if match := re.search(pattern, str(error)):
+                return match[1].strip().rstrip('.')[:120]
+    return None
+
+
+def chain(exc: BaseException) -> list[BaseException]:
+    """The exception and what it was raised from, outermost first."""
+    found = [exc]
+    while (cause := found[-1].__cause__ or found[-1].__context__) is not None and cause not in found:
+        found.append(cause)
+    return found
+
+
+def of_the_model(file: str) -> bool:
+    """Whether a line of `file` is one that the model's author, or its upstream, could change."""
+    if any(word in file for word in _FOREIGN):
+        return False
+    if file.startswith(_HERE):
+        return file.startswith(f'{_HERE}/patches')
+    inside = 'site-packages' in file or not file.startswith(_LIBRARIES)
+    return inside and not file.startswith(_LIBRARIES[0])
+
+
+def _frames(trace: TracebackType | None) -> list[tuple[str, int]]:
+    return [(frame.filename, int(frame.lineno or 0)) for frame in traceback.extract_tb(trace)]
+
+
+def _last(places: list[tuple[str, int]]) -> tuple[str, int] | None:
+    own = [place for place in places if of_the_model(place[0])]
+    return own[-1] if own else None

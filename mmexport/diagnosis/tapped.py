@@ -1,0 +1,75 @@
+"""An adapter that also answers what chosen modules were given and answered on the way.
+
+The taps are outputs of the graph like any other to every format, and call by call the values of a lowered file can be laid beside those
+of eager.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..adapters import Adapter
+from ..adapters.base import OutputSpec
+from .calls import Call, Recorded, tensors_of, watching
+
+
+@dataclass(frozen=True)
+class Values:
+    """The adapter's own outputs, and of each call what went in and what came out."""
+
+    outputs: list[Tensor]
+    given: Mapping[Call, list[Tensor]]
+    answered: Mapping[Call, list[Tensor]]
+
+    def events(self) -> Iterator[tuple[Call, str, list[Tensor]]]:
+        """In the order in which a fault travels."""
+        for call in self.given:
+            yield call, 'given', self.given[call]
+            yield call, 'answered', self.answered[call]
+
+
+class Tapped(nn.Module):
+    """Outputs: those of `adapter`, then the tensors in and out of each of the `recorded` calls. For a backend it is an adapter."""
+
+    def __init__(self, adapter: Adapter, recorded: Mapping[Call, Recorded]) -> None:
+        super().__init__()
+        self.adapter = adapter
+        self.counts = {call: (len(tensors_of((row.args, row.kwargs))), len(row.outputs)) for call, row in recorded.items()}
+        self.eval()
+
+    @property
+    def model(self) -> nn.Module:
+        return self.adapter.model
+
+    @property
+    def specs(self) -> tuple[OutputSpec, ...]:
+        taps = (OutputSpec(f'tap_{place}', 'float32', (), 'map') for place in range(sum(map(sum, self.counts.values()))))
+        return (*self.adapter.specs, *taps)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        given: dict[Call, list[Tensor]] = {}
+        answered: dict[Call, list[Tensor]] = {}
+
+        # Clones: later code may write into them.
+        def before(call: Call, args: Any, kwargs: Any) -> None:
+            if call in self.counts:
+                given[call] = [tensor.clone() for tensor in tensors_of((args, kwargs))]
+
+        def after(call: Call, output: Any) -> None:
+            if call in self.counts:
+                answered[call] = [tensor.clone() for tensor in tensors_of(output)]
+
+        with watching(self.adapter.model, before, after):
+            outputs = self.adapter(image)
+        return (*outputs, *(tensor for call in self.counts for tensor in (*given[call], *answered[call])))
+
+    def split(self, outputs: Sequence[Tensor]) -> Values:
+        at = len(self.adapter.specs)
+        given, answered = {}, {}
+        for call, (inputs, results) in self.counts.items():
+            given[call], answered[call] = list(outputs[at:at + inputs]), list(outputs[at + inputs:at + inputs + results])
+            at += inputs + results
+        return Values(list(outputs[:len(self.adapter.specs)]), given, answered)

@@ -1,0 +1,128 @@
+"""A user's model with one fault in it, that some format cannot hold or gets wrong; the line marked."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+TEMPLATE = '''
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from mmseg.models.decode_heads.decode_head import BaseDecodeHead
+from mmseg.registry import MODELS
+{module}
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Conv2d(8, 8, 1)
+
+    def forward(self, x):
+        {own}
+        return self.mix(x)
+
+
+@MODELS.register_module(force=True)
+class DiagnosedBackbone(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, 4, 1)
+        self.stage = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1), nn.ReLU())
+
+    def forward(self, image):
+        {backbone}
+        return (self.stage(self.stem(image)),)
+
+
+@MODELS.register_module(force=True)
+class DiagnosedNeck(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.own = Own()
+        self.mix = nn.Conv2d(8, 8, 1)
+
+    def forward(self, levels):
+        x = self.own(levels[0])
+        {neck}
+        return (self.mix(x),)
+
+
+@MODELS.register_module(force=True)
+class DiagnosedHead(BaseDecodeHead):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.mix = nn.Conv2d(8, 8, 1)
+        self.wide = nn.Conv2d(8, 8, 1)
+
+    def forward(self, levels):
+        x = levels[0]
+        {head}
+        return self.cls_seg(self.mix(x))
+'''
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What stands where; `module` and `cause` are what the diagnosis must name, `stage` the step that it blames."""
+
+    backend: str
+    place: str
+    code: str
+    module: str
+    cause: str
+    stage: str = 'lowering'
+    before: str = ''
+    marked: bool = True
+
+    def write(self, path: Path) -> None:
+        slots = dict.fromkeys(('own', 'backbone', 'neck', 'head'), 'pass')
+        path.write_text(TEMPLATE.format(**{**slots, self.place: self.code, 'module': self.before}))
+
+    @staticmethod
+    def line(path: Path) -> int | None:
+        return next((number for number, line in enumerate(path.read_text().splitlines(), 1) if '# FAULT' in line), None)
+
+
+DOUBLE = '''
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+'''
+FAULTS = {
+    '.item() in a neck': Fault('torch_export', 'neck', 'x = x * 2 if x.abs().mean().item() > 0.1 else x  # FAULT', 'neck', '.item()'),
+    'a branch on a sum in a head': Fault('torch_export', 'head', 'if x.abs().sum() > 0:  # FAULT\n            x = x * 2', 'decode_head',
+                                         'data-dependent Python'),
+    'a loop over .tolist()': Fault('torchscript', 'own', 'for v in x.mean((0, 2, 3)).tolist():  # FAULT\n            x = x + 0.1 * v',
+                                   'neck.own', '.tolist() or a loop over tensor values', 'traced'),
+    'numpy in forward': Fault('torch_export', 'own', 'x = x + float(np.abs(x.detach().numpy()).mean())  # FAULT', 'neck.own',
+                              'numpy in forward'),
+    'a custom autograd Function': Fault('torchscript', 'neck', 'x = Double.apply(x)  # FAULT', 'neck', 'custom autograd Function',
+                                        before=DOUBLE, marked=False),
+    'an op without an ONNX form': Fault('onnx', 'head', 'x = x + torch.special.bessel_j0(x)  # FAULT', 'decode_head',
+                                        'no operator of that name in the format'),
+    'in-place on the input': Fault('torchscript', 'backbone', 'image.mul_(0.5)  # FAULT', 'backbone', 'in-place on the input', 'traced'),
+    'a size baked by int()': Fault('torchscript', 'own', 'x = F.interpolate(x, size=(int(x.shape[2] * 2), int(x.shape[3] * 2)))  # FAULT',
+                                   'neck.own', 'size baked by int() or float()', 'traced'),
+    'a size baked by int(), exported': Fault('torch_export', 'own', 'x = F.interpolate(x, size=(int(x.shape[2]) * 2, 60))  # FAULT',
+                                             'neck.own', 'size baked by int() or float()', 'refused', marked=False),
+}
+CONFIG = '''
+custom_imports = dict(imports=['{module}'], allow_failed_imports=False)
+default_scope = 'mmseg'
+crop_size = (64, 96)
+model = dict(
+    type='EncoderDecoder', data_preprocessor=dict(type='SegDataPreProcessor', mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375],
+                                                  bgr_to_rgb=True, size=crop_size),
+    backbone=dict(type='DiagnosedBackbone'), neck=dict(type='DiagnosedNeck'),
+    decode_head=dict(type='DiagnosedHead', in_channels=8, channels=8, num_classes=5, norm_cfg=None,
+                     loss_decode=dict(type='CrossEntropyLoss')),
+    train_cfg=dict(), test_cfg=dict(mode='whole'))
+export = dict(outputs='raw', inputs=dict(shape=(1, 3, 64, 96)), verify=dict(shapes=[(96, 80)], noises=1))
+'''
