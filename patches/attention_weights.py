@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from torch import nn
-
+from mmexport.answering import answering
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -28,15 +26,6 @@ class AttentionWeights(Patch):
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
-            with _without_weights(module.attn):
+            with answering(module.attn, 'forward', partial(module.attn.forward, need_weights=False)):
                 return original(module, *args, **kwargs)
         return forward
-
-
-@contextmanager
-def _without_weights(attention: nn.MultiheadAttention) -> Iterator[None]:
-    vars(attention)['forward'] = partial(attention.forward, need_weights=False)
-    try:
-        yield
-    finally:
-        del vars(attention)['forward']

@@ -1,8 +1,7 @@
 """What every adapter has: a model inside, tensors in and out, and what the checker has to know about them."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -123,16 +122,6 @@ class InputGuard(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         return _refuse_what_was_not_exported(image, self.sides)
-
-
-@contextmanager
-def answering(owner: Any, method: str, answer: Any) -> Iterator[None]:
-    """Let ``owner.method`` be `answer` inside the block, on that one object."""
-    setattr(owner, method, answer)
-    try:
-        yield
-    finally:
-        delattr(owner, method)
 
 
 def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False) -> Adapter:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..answering import answering
 from ..registry import ADAPTERS
-from .base import Adapter, OutputSpec, answering
+from .base import Adapter, OutputSpec
 from .points import mixed_from, points_at_the_edge, recorded_points
 
 

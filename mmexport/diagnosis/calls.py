@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ..answering import answering
+
 Hook = Callable[..., None]
-_ABSENT = object()
 
 
 @dataclass(frozen=True)
@@ -94,17 +95,8 @@ def watching(model: nn.Module, before: Hook, after: Hook) -> Iterator[None]:
     with ExitStack() as undo:
         for path, module in model.named_modules():
             if path:
-                before_us = vars(module).get('forward', _ABSENT)
-                undo.callback(_put_back, module, before_us)
-                vars(module)['forward'] = watched(path, module.forward)
+                undo.enter_context(answering(module, 'forward', watched(path, module.forward)))
         yield
-
-
-def _put_back(module: nn.Module, forward: Any) -> None:
-    if forward is _ABSENT:
-        del vars(module)['forward']
-    else:
-        vars(module)['forward'] = forward
 
 
 def _copy(leaf: Any) -> Any:

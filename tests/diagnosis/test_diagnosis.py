@@ -1,25 +1,39 @@
 """Each planted fault is found at its module, at its line where the exporter lets it be known, and is named."""
 from __future__ import annotations
 
+import copy
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from torch import Tensor
 
 from mmexport import Exporter
+from mmexport.adapters import Adapter
+from mmexport.artifact import Artifact
+from mmexport.backends.torchscript import TorchScript
 from mmexport.config import load_config
 from mmexport.diagnosis import Diagnosis
 from mmexport.errors import LoweringError
+from mmexport.patching import Patch
+from mmexport.registry import BACKENDS, PATCHES
 from tests.diagnosis.planted import CONFIG, FAULTS, Fault
+from tests.tiny import seeded, tiny
 
 
-def diagnosed(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[list[Diagnosis], Path]:
+def diagnosed(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+              **section: Any) -> tuple[list[Diagnosis], Path]:
     source = tmp_path / f'{name}.py'
     fault.write(source)
     config = tmp_path / 'config.py'
     config.write_text(CONFIG.format(module=name))
     monkeypatch.syspath_prepend(str(tmp_path))
     cfg = load_config(config)
-    cfg.export.backends = [fault.backend]
+    cfg.export.update(backends=[fault.backend])
+    cfg.export.update(section)
     exporter = Exporter(cfg, work_dir=tmp_path / 'work')
     try:
         report = exporter.run()
@@ -41,3 +55,112 @@ def test_a_planted_fault_is_found_at_its_module_and_named(name: str, tmp_path: P
     assert row.file == str(source)
     if fault.marked:
         assert row.line == fault.line(source), '\n'.join(row.lines())
+
+
+def test_the_repro_shows_the_failure_without_mmexport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = FAULTS['a branch on a sum in a head']
+    diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_repro')
+    repro = tmp_path / 'work' / 'failed' / 'repro_torch_export.py'
+    lines = repro.read_text().splitlines()
+    assert len(lines) < 40
+    assert 'mmexport' not in repro.read_text()
+    done = subprocess.run([sys.executable, '-W', 'ignore', str(repro)], capture_output=True, text=True, check=False, cwd=tmp_path,
+                          env={**os.environ, 'PYTHONPATH': str(tmp_path)})
+    assert done.returncode == 1
+    assert 'data-dependent' in done.stderr
+
+
+@BACKENDS.register_module()
+class Mistaken(TorchScript):
+    """TorchScript that gets one module wrong: `spoil` changes it in a copy of the model, before it is traced."""
+
+    def __init__(self, spoil: str) -> None:
+        super().__init__()
+        self.spoil = SPOILS[spoil]
+
+    def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+        adapter = copy.deepcopy(adapter)
+        self.spoil(adapter.model)
+        return super().lower(adapter, example, folder, manifest)
+
+
+def _one_percent(model: Any) -> None:
+    model.backbone.layer2[0].conv1.weight.data.mul_(1.01)
+
+
+def _deepest_constant(model: Any) -> None:
+    model.panoptic_head.transformer_decoder.layers[-1].norms[-1].bias.data[3] += 0.2
+
+
+def _second_call(model: Any) -> None:
+    """The head's prediction branch is called once for each decoder layer; it is wrong from the second call on."""
+    layer, calls = model.panoptic_head.mask_embed[0], [0]
+    right = type(layer).forward
+
+    def forward(x: Tensor) -> Tensor:
+        calls[0] += 1
+        return right(layer, x) * (1.0 if calls[0] == 1 else 1.05)
+    layer.forward = forward
+
+
+SPOILS: dict[str, Any] = {'a layer 1% off': _one_percent, 'a wrong constant in the deepest decoder layer': _deepest_constant,
+                          'a module wrong on its second call': _second_call}
+
+
+@pytest.mark.parametrize(('spoil', 'name', 'module'), [
+    ('a layer 1% off', 'fcn', 'backbone.layer2.0.conv1'),
+    ('a wrong constant in the deepest decoder layer', 'mask2former_r50', 'panoptic_head.transformer_decoder.layers.5.norms.2'),
+    ('a module wrong on its second call', 'mask2former_r50', 'panoptic_head.mask_embed.0, call 2')])
+def test_what_the_lowering_got_wrong_is_found(spoil: str, name: str, module: str, tmp_path: Path) -> None:
+    exporter = Exporter(tiny(name, outputs='raw', backends=[dict(type='Mistaken', spoil=spoil)]), model=seeded(name), work_dir=tmp_path)
+    assert not exporter.run().passed
+    row, = exporter.consultation.found
+    assert (row.stage, row.module) == ('file', module), '\n'.join(row.lines())
+    assert row.cause == 'the conversion'
+
+
+@PATCHES.register_module()
+class LosesItsCast(Patch):
+    """What a careless patch does: the sum that its author took in double is taken in half."""
+
+    targets = ('diagnosed_cast.Own.forward',)
+    upstream = 'this test'
+
+    def replacement(self, target: str, original: Any) -> Any:
+        return lambda module, x: module.mix(x.half().cumsum(3).float())
+
+
+def test_a_lost_cast_in_a_patch_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = Fault('torchscript', 'own', 'x = x.double().cumsum(3).float()', 'neck.own', 'a patch', 'patched')
+    found, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_cast', patches=['auto', 'LosesItsCast'])
+    assert [(row.stage, row.module, row.cause) for row in found] == [('patched', 'neck.own', 'a patch')]
+
+
+def test_a_cast_that_the_lowering_lost_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(model: Any) -> None:
+        own = model.neck.own
+        own.forward = lambda x: own.mix(x.half().cumsum(3).float())
+
+    monkeypatch.setitem(SPOILS, 'a lost cast', half)
+    fault = Fault('torchscript', 'own', 'x = x.double().cumsum(3).float()', 'neck.own', 'the conversion', 'file')
+    found, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_lost', backends=[dict(type='Mistaken', spoil='a lost cast')])
+    assert [(row.stage, row.module) for row in found] == [('file', 'neck.own')]
+
+
+def test_a_healthy_model_says_so(tmp_path: Path) -> None:
+    exporter = Exporter(tiny('fcn', outputs='raw'), model=seeded('fcn'), work_dir=tmp_path)
+    assert exporter.run().passed
+    assert exporter.consultation.found == []
+
+
+def test_without_diagnosis_the_failure_stands_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = FAULTS['a branch on a sum in a head']
+    source.write(tmp_path / 'undiagnosed.py')
+    (tmp_path / 'config.py').write_text(CONFIG.format(module='undiagnosed'))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    cfg = load_config(tmp_path / 'config.py')
+    cfg.export.backends = ['torch_export']
+    with pytest.raises(LoweringError) as caught:
+        Exporter(cfg, work_dir=tmp_path / 'work', diagnose=False).run()
+    assert 'diagnosis' not in str(caught.value)
+    assert not (tmp_path / 'work' / 'failed').exists()
