@@ -106,8 +106,7 @@ class Report:
         yield from (note for row in self.applied if (note := row.untried(self.versions)))
         for artifact, check in zip(self.artifacts, self.checks, strict=True):
             yield from self._artifact_lines(artifact, check)
-        for pipeline in self.pipelines:
-            yield f'test pipeline and test_step: {pipeline.summary}'
+        yield from dict.fromkeys(f'test pipeline and test_step: {pipeline.summary}' for pipeline in self.pipelines)
         yield ''
         yield from self._formats()
         yield 'time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in self.time_by_kind.items())

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from mmexport import Exporter
@@ -18,6 +20,7 @@ from mmexport.backends.torchscript import TorchScript
 from mmexport.config import load_config
 from mmexport.diagnosis import Diagnosis
 from mmexport.errors import LoweringError
+from mmexport.model import build_model
 from mmexport.patching import Patch
 from mmexport.registry import BACKENDS, PATCHES
 from tests.diagnosis.planted import CONFIG, FAULTS, Fault
@@ -164,3 +167,27 @@ def test_without_diagnosis_the_failure_stands_alone(tmp_path: Path, monkeypatch:
         Exporter(cfg, work_dir=tmp_path / 'work', diagnose=False).run()
     assert 'diagnosis' not in str(caught.value)
     assert not (tmp_path / 'work' / 'failed').exists()
+
+
+def test_the_door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from mmexport.seeding import seed_model
+    from tools.diagnose import main
+    source = tmp_path / 'diagnosed_door.py'
+    FAULTS['a branch on a sum in a head'].write(source)
+    (tmp_path / 'config.py').write_text(CONFIG.format(module='diagnosed_door'))
+    sys.path.insert(0, str(tmp_path))
+    try:
+        model = build_model(load_config(tmp_path / 'config.py'))
+        seed_model(model, size=(64, 96))
+        torch.save({'state_dict': model.state_dict()}, tmp_path / 'c.pth')
+        common = [str(tmp_path / 'config.py'), str(tmp_path / 'c.pth'), '--work-dir', str(tmp_path / 'w')]
+        assert main([*common, '--backend', 'torch_export', '--json', str(tmp_path / 'found.json')]) == 1
+        said = capsys.readouterr().out
+        assert 'decode_head (DiagnosedHead)' in said
+        assert 'data-dependent Python' in said
+        assert (tmp_path / 'w' / 'failed' / 'repro_torch_export.py').is_file()
+        assert json.loads((tmp_path / 'found.json').read_text())[0]['module'] == 'decode_head'
+        assert main([*common, '--backend', 'torchscript']) == 0
+        assert 'nothing is wrong' in capsys.readouterr().out
+    finally:
+        sys.path.remove(str(tmp_path))

@@ -1,0 +1,42 @@
+"""``tools/diagnose.py``: an export whose result is the diagnosis; the files themselves are thrown away."""
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..cli import overrides
+from ..compat import check_packages
+from ..config import load_config
+from ..errors import LoweringError
+from ..model import CheckpointOptions
+
+
+def diagnose(args: argparse.Namespace) -> int:
+    """Exit code 0: every format can be lowered and agrees with eager; 1: diagnosed."""
+    check_packages()
+    args.image = None
+    cfg = load_config(args.config, overrides(args))
+    from ..exporter import Exporter
+    home = Path(args.work_dir or Path('work_dirs') / Path(args.config).stem)
+    with TemporaryDirectory() as folder:
+        exporter = Exporter(cfg, args.checkpoint, folder, device=args.device, quiet=False, samples=False,
+                            options=CheckpointOptions(trust=args.trust_checkpoint))
+        try:
+            report = exporter.run()
+            passed, reasons = bool(report.passed), report.reasons
+        except LoweringError as exc:
+            passed, reasons = False, [str(exc).splitlines()[0]]
+        repros = sorted(Path(folder).glob('failed/repro_*.py'))
+        for repro in repros:
+            (home / 'failed').mkdir(parents=True, exist_ok=True)
+            shutil.copy(repro, home / 'failed' / repro.name)
+    found = exporter.consultation
+    if args.json:
+        Path(args.json).write_text(json.dumps([row.as_dict() for row in found.found], indent=1))
+    print('\n'.join(found.lines() or reasons or ['nothing is wrong: it can be lowered, and the file agrees with eager on every input']))
+    for repro in repros:
+        print(f'for an issue: {home / "failed" / repro.name}')
+    return 0 if passed else 1
