@@ -1,6 +1,7 @@
 """From a config to a model that is ready to be exported: built, loaded, in eval mode, on one device."""
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,7 +89,8 @@ def build_model(cfg: Config) -> nn.Module:
     with DefaultScope.overwrite_default_scope(scope), warnings.catch_warnings():
         warnings.simplefilter('ignore')
         try:
-            model = MODELS.build(cfg.model)
+            # A copy: mmseg moves `pretrained` into the backbone's config, and then refuses to build from it again.
+            model = MODELS.build(copy.deepcopy(cfg.model))
         except KeyError as exc:
             text = _unknown_type(exc) if 'registry' in str(exc) else f'the model cannot be built from this config: {exc}'
             raise ConfigError(text) from exc

@@ -1,0 +1,54 @@
+"""``zoo.json`` and ``zoo.md`` from the store's rows; nothing in them is typed."""
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+HEAD = '''# The zoo
+
+Written by `tools/sweep.py`. Of each folder of a package's configs the smallest model, and every kind of backbone; seeded weights
+(`make_checkpoint`); raw outputs, each file checked in a fresh process against the unpatched eager model. The numbers are the largest error
+of an output's scale at the traced size, at the other size and at batch 2; `/eager` is the time of a call over eager's, one thread, beside
+other jobs: no measure of speed.
+'''
+
+
+def write(rows: Sequence[Row], json_place: Path, md_place: Path) -> None:
+    json_place.write_text(json.dumps(rows, indent=1) + '\n')
+    md_place.write_text('\n'.join(_lines(rows)) + '\n')
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[str]:
+    yield HEAD
+    formats = sorted({row['backend'] for row in rows}, key=lambda name: (name != 'torchscript', name))
+    yield '| format | configs | pass | fail |'
+    yield '| --- | --- | --- | --- |'
+    for name in formats:
+        own = [row for row in rows if row['backend'] == name]
+        passed = sum(row['passed'] for row in own)
+        yield f'| {name} | {len(own)} | {passed} | {len(own) - passed} |'
+    yield ''
+    yield '| config | task | format | result | traced | other size | batch 2 | /eager | MB |'
+    yield '| --- | --- | --- | --- | --- | --- | --- | --- | --- |'
+    for row in sorted(rows, key=lambda row: (row['config'], formats.index(row['backend']))):
+        yield _line(row)
+    yield ''
+    for under in dict.fromkeys(json.dumps(row['under'], sort_keys=True) for row in rows):
+        content = json.loads(under)
+        yield f"* commit {content.pop('commit')}: " + ', '.join(f'{name} {version}' for name, version in content.items())
+
+
+def _line(row: Row) -> str:
+    worst = row.get('worst') or {}
+    cells = [row['config'], row.get('task') or '', row['backend'],
+             'pass' if row['passed'] else str(row['reason']).replace('|', '/').replace('\n', ' ')[:160],
+             _figure(worst.get('traced')), _figure(worst.get('x'.join(map(str, row.get('checked') or ())))), _figure(worst.get('batch 2')),
+             f"{row['over_eager']:.2f}" if row.get('over_eager') else '', f"{row['bytes'] / 1e6:.0f}" if row.get('bytes') else '']
+    return f"| {' | '.join(cells)} |"
+
+
+def _figure(error: float | None) -> str:
+    return '' if error is None else f'{error:.0e}'

@@ -1,0 +1,94 @@
+"""One job in a process of its own: ``python -m mmexport.sweep.job JOB.json WEIGHTS.pth OUT.json``."""
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError, MMExportError, last_line
+from .plan import Job, path_of
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+    from ..report import Report
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    spec, weights, out = sys.argv[1:] if argv is None else argv
+    logging.disable(logging.WARNING)
+    warnings.filterwarnings('ignore')
+    content = json.loads(Path(spec).read_text())
+    row = run(Job(content['config'], content['backend'], tuple(content['size']), tuple(content['other'])), Path(weights))
+    Path(out).write_text(json.dumps(row))
+    return 0
+
+
+def run(job: Job, weights: Path) -> dict[str, Any]:
+    """The row of `job`; what fails is a row with the reason."""
+    started = time.perf_counter()
+    try:
+        row = _exported(job, weights)
+    except MMExportError as exc:
+        row = dict(passed=False, reason=f'{type(exc).__name__}: {str(exc).splitlines()[0]}', diagnosis=str(exc).splitlines()[1:])
+    except Exception as exc:  # Upstream may raise anything while a model is built; in a sweep that is a row.
+        row = dict(passed=False, reason=f'{type(exc).__name__}: {last_line(exc)}')
+    return dict(**job.as_dict(), **row, seconds=round(time.perf_counter() - started, 1))
+
+
+def _exported(job: Job, weights: Path) -> dict[str, Any]:
+    from ..compat import check_packages
+    from ..config import load_config
+    check_packages()
+    cfg = load_config(path_of(job.config))
+    try:
+        return _at(cfg, job, weights, job.size, job.other)
+    except InputError as exc:
+        # Some models take one size only: their own.
+        own = _own_size(cfg)
+        if own is None or 'eager' not in str(exc):
+            raise
+        return _at(cfg, job, weights.with_suffix('.own.pth'), own, None)
+
+
+def _at(cfg: Config, job: Job, weights: Path, size: tuple[int, int], other: tuple[int, int] | None) -> dict[str, Any]:
+    from ..exporter import Exporter
+    from ..seeding.checkpoint import write_checkpoint
+    dynamic = ('batch', 'height', 'width') if other else ('batch',)
+    cfg.merge_from_dict({'export.outputs': 'raw', 'export.backends': [job.backend],
+                         'export.inputs': dict(shape=(1, 3, *size), dynamic=dynamic),
+                         'export.verify': dict(shapes=[other] if other else [], batch=2)})
+    if not weights.is_file():
+        # Once for all formats; two that begin together write the same, and in one step.
+        write_checkpoint(cfg, weights)
+    with tempfile.TemporaryDirectory() as folder:
+        report = Exporter(cfg, str(weights), folder, samples=False, diagnose=False).run()
+        return _row(report, size, other)
+
+
+def _row(report: Report, size: tuple[int, int], other: tuple[int, int] | None) -> dict[str, Any]:
+    from ..checking.main import EAGER
+    artifact, check = report.artifacts[0], report.checks[0]
+    worst: dict[str, float] = {}
+    for row in check.rows:
+        if row.stage == EAGER and row.max_rel is not None:
+            worst[row.sample] = max(worst.get(row.sample, 0.0), row.max_rel)
+    seconds = check.found.get('p50_s') if check.found else None
+    return dict(passed=bool(report.passed), reason=None if report.passed else '; '.join(report.reasons), task=report.task, worst=worst,
+                floor=max((row.floor for row in check.rows), default=0.0), traced=list(size), checked=list(other) if other else None,
+                bytes=artifact.manifest['bytes'], over_eager=seconds / report.eager_s if seconds and report.eager_s else None)
+
+
+def _own_size(cfg: Config) -> tuple[int, int] | None:
+    size = cfg.model.get('test_cfg', {}).get('crop_size') or cfg.get('crop_size')
+    return (int(size[0]), int(size[1])) if size else None
+
+
+if __name__ == '__main__':
+    sys.exit(main())

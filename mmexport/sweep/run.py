@@ -1,0 +1,65 @@
+"""The sweep: jobs over Ray's workers, rows into the store as they come."""
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import SetupError
+from .plan import Job
+from .store import Store
+from .work import work
+
+Told = Callable[[dict[str, Any], int, int], None]
+
+
+def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | None = None, workers: int | None = None,
+          limit_s: float = 1200, limit_gb: float = 10, told: Told = lambda row, done, all_: None) -> int:
+    """Do what the store has not; returns how many rows were made. Interrupted or killed, the next call goes on from the last row.
+
+    Args:
+        folder: where the seeded weights lie; every machine of a cluster must see it.
+        address: of a Ray cluster; None starts one here, with `workers` of one core each.
+        told: is called with each row, the number done and the number of all.
+    """
+    missing = [job for job in todo if not store.has(job)]
+    made = 0
+    if not missing:
+        return made
+    with _ray(address, workers) as ray:
+        # A worker that is killed is started again, once; what a job's own process does is the business of `work`.
+        remote = ray.remote(num_cpus=1, max_retries=1, retry_exceptions=False)(work)
+        waiting = {remote.remote(job.as_dict(), str(weights_of(job, folder)), limit_s, limit_gb): job for job in missing}
+        while waiting:
+            ready, _ = ray.wait(list(waiting), num_returns=1)
+            job = waiting.pop(ready[0])
+            try:
+                row = ray.get(ready[0])
+            except ray.exceptions.RayError as exc:
+                row = dict(**job.as_dict(), passed=False, reason=f'its worker was lost twice: {type(exc).__name__}')
+            store.keep(job, row)
+            made += 1
+            told(row, len(todo) - len(waiting), len(todo))
+    return made
+
+
+def weights_of(job: Job, folder: Path) -> Path:
+    return folder / 'weights' / (job.config.replace('::', '_').replace('/', '_').removesuffix('.py') + '.pth')
+
+
+@contextmanager
+def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
+    os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
+    try:
+        import ray
+    except ImportError as exc:
+        raise SetupError('a sweep needs Ray: pip install "mmexport[sweep]" or pip install "ray[default]"') from exc
+    here: dict[str, Any] = {} if address else dict(num_cpus=workers or os.cpu_count(), include_dashboard=False)
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True, **here)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

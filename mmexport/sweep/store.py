@@ -1,0 +1,45 @@
+"""What is done, in one SQLite file: a row is kept as soon as it is there, and not done again under the same versions and commit."""
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .plan import Job
+
+_TABLE = ('CREATE TABLE IF NOT EXISTS done (key TEXT PRIMARY KEY, config TEXT, backend TEXT, under TEXT, row TEXT, '
+          'at TIMESTAMP DEFAULT CURRENT_TIMESTAMP)')
+
+
+class Store:
+    """Args: `under`, the versions and the commit that a row holds for."""
+
+    def __init__(self, place: Path, under: Mapping[str, Any]) -> None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        self.under = json.dumps(under, sort_keys=True)
+        self.base = sqlite3.connect(place, isolation_level=None)
+        self.base.execute('PRAGMA journal_mode=WAL')
+        self.base.execute(_TABLE)
+
+    def has(self, job: Job) -> bool:
+        return self.base.execute('SELECT 1 FROM done WHERE key = ?', (self._key(job),)).fetchone() is not None
+
+    def keep(self, job: Job, row: Mapping[str, Any]) -> None:
+        self.base.execute('INSERT OR REPLACE INTO done (key, config, backend, under, row) VALUES (?, ?, ?, ?, ?)',
+                          (self._key(job), job.config, job.backend, self.under, json.dumps(row)))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The newest row of each config and format, with what it was made under."""
+        found = self.base.execute('SELECT row, under FROM done ORDER BY config, backend, at')
+        newest = {(row['config'], row['backend']): {**row, 'under': json.loads(under)}
+                  for row, under in ((json.loads(text), under) for text, under in found)}
+        return list(newest.values())
+
+    def close(self) -> None:
+        self.base.close()
+
+    def _key(self, job: Job) -> str:
+        return hashlib.sha256(f'{json.dumps(job.as_dict(), sort_keys=True)}{self.under}'.encode()).hexdigest()

@@ -1,0 +1,56 @@
+"""A job in a subprocess with a limit of time and of memory; retried once when it crashes."""
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def work(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) -> dict[str, Any]:
+    """The row of the job, or one that says how its process ended. A row of a crash says that it was tried twice."""
+    started = time.perf_counter()
+    reason = ''
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as folder:
+            place, out = Path(folder) / 'job.json', Path(folder) / 'row.json'
+            place.write_text(json.dumps(spec))
+            code = _run([sys.executable, '-W', 'ignore', '-m', 'mmexport.sweep.job', str(place), weights, str(out)], limit_s, limit_gb)
+            if out.is_file():
+                return dict(json.loads(out.read_text()))
+        if code is None:
+            return _row(spec, f'not done in {limit_s:.0f} s', started)
+        reason = f'its process died with code {code}, twice (a limit of {limit_gb:g} GB is set)'
+    return _row(spec, reason, started)
+
+
+def _row(spec: dict[str, Any], reason: str, started: float) -> dict[str, Any]:
+    return dict(**spec, passed=False, reason=reason, seconds=round(time.perf_counter() - started, 1))
+
+
+def _run(command: list[str], limit_s: float, limit_gb: float) -> int | None:
+    """The exit code, None where the time ran out; the whole process group goes with it."""
+    def limit() -> None:
+        size = int(limit_gb * 1e9)
+        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get('PYTHONPATH'))))
+    env = {**os.environ, 'PYTHONPATH': path, 'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1'}
+    child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                             preexec_fn=limit)
+    try:
+        return child.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()

@@ -1,0 +1,34 @@
+"""Export and verify a whole package, config by config, format by format: python tools/sweep.py --packages mmseg --out DIR."""
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog='sweep', description=__doc__)
+    parser.add_argument('--packages', nargs='+', default=['mmseg'], help='mmseg, mmdet')
+    parser.add_argument('--match', metavar='REGEX', help='every config whose name has it, instead of the smallest of each folder')
+    parser.add_argument('--backend', nargs='+', default=['torchscript', 'onnx', 'torch_export', 'openvino'], metavar='NAME',
+                        help="formats, or 'all' that are installed")
+    parser.add_argument('--size', nargs=2, type=int, default=(256, 256), metavar=('H', 'W'), help='traced size')
+    parser.add_argument('--out', required=True, metavar='DIR', help='gets done.sqlite, zoo.md, zoo.json and the seeded weights')
+    parser.add_argument('--address', help="of a Ray cluster ('auto'); without it one is started here")
+    parser.add_argument('--workers', type=int, help='how many jobs at once, one core each (all cores)')
+    parser.add_argument('--limit', type=float, default=1200, help='seconds for a job')
+    parser.add_argument('--memory', type=float, default=10, help='GB for a job')
+    parser.add_argument('--commit', help='what the rows are kept under instead of the present commit')
+    parser.add_argument('--debug', action='store_true', help='show the trace behind an error')
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    from mmexport.cli import guarded
+    from mmexport.sweep.command import run
+    return guarded(lambda: run(args), args.debug)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
