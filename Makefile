@@ -35,11 +35,11 @@ demo: $(READY)
 		--outputs final raw --image tests/data/chelsea.png --work-dir $(DEMO)
 	@ls -l $(DEMO)/*/torchscript/*
 
-$(FORMATS): requirements/formats.txt $(READY)
-	$(PY) -m pip install -q --no-compile --disable-pip-version-check --no-deps -r requirements/formats.txt
+$(FORMATS): requirements/formats.txt requirements/sweep.txt $(READY)
+	$(PY) -m pip install -q --no-compile --disable-pip-version-check --no-deps -r requirements/formats.txt -r requirements/sweep.txt
 	@touch $@
 
-# The runtimes of the formats beside TorchScript.
+# The runtimes of the formats beside TorchScript, and Ray for the sweep.
 formats: $(FORMATS)
 
 test: $(FORMATS)

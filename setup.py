@@ -27,6 +27,7 @@ DET = ['mmdet>=3.3,<3.4']
 # On a machine with a GPU: onnxruntime-gpu.
 ONNX = ['onnx>=1.16', 'onnxruntime>=1.17', 'onnxscript>=0.5', 'onnxslim']
 OPENVINO = ['openvino>=2025.1']
+SWEEP = ['ray[default]>=2.9']
 
 setup(
     name='mmexport',
@@ -46,7 +47,8 @@ setup(
         'det': DET,
         'onnx': ONNX,
         'openvino': OPENVINO,
-        'dev': [*SEG, *DET, *ONNX, *OPENVINO, 'pytest>=7', 'pytest-xdist', 'ruff', 'mypy', 'safetensors'],
+        'sweep': SWEEP,
+        'dev': [*SEG, *DET, *ONNX, *OPENVINO, *SWEEP, 'pytest>=7', 'pytest-xdist', 'ruff', 'mypy', 'safetensors'],
     },
     cmdclass={'build_py': BuildWithMim},
     zip_safe=False,

@@ -17,12 +17,14 @@ Told = Callable[[dict[str, Any], int, int], None]
 
 
 def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | None = None, workers: int | None = None,
-          limit_s: float = 1200, limit_gb: float = 10, told: Told = lambda row, done, all_: None) -> int:
+          limit_s: float = 1200, limit_gb: float = 10, told: Told = lambda row, done, all_: None,
+          do: Callable[..., dict[str, Any]] = work) -> int:
     """Do what the store has not; returns how many rows were made. Interrupted or killed, the next call goes on from the last row.
 
     Args:
         folder: where the seeded weights lie; every machine of a cluster must see it.
         address: of a Ray cluster; None starts one here, with `workers` of one core each.
+        do: what makes a row of a job, on a worker.
         told: is called with each row, the number done and the number of all.
     """
     missing = [job for job in todo if not store.has(job)]
@@ -31,7 +33,7 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
         return made
     with _ray(address, workers) as ray:
         # A worker that is killed is started again, once; what a job's own process does is the business of `work`.
-        remote = ray.remote(num_cpus=1, max_retries=1, retry_exceptions=False)(work)
+        remote = ray.remote(num_cpus=1, max_retries=1, retry_exceptions=False)(do)
         waiting = {remote.remote(job.as_dict(), str(weights_of(job, folder)), limit_s, limit_gb): job for job in missing}
         while waiting:
             ready, _ = ray.wait(list(waiting), num_returns=1)

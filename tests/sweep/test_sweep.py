@@ -1,0 +1,113 @@
+"""Rows are never lost and never made twice, whatever is killed; the table is what the rows say."""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mmexport.sweep.document import write
+from mmexport.sweep.job import run
+from mmexport.sweep.plan import Job, configs, jobs, path_of
+from mmexport.sweep.run import weights_of
+from mmexport.sweep.store import Store
+from mmexport.sweep.work import _run, work
+from tests.sweep import jobs as quick
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_smallest_of_a_folder_stands_for_it() -> None:
+    from mmexport.compat import provide_mmcv_ext
+    from mmexport.sweep.plan import _by_size
+    provide_mmcv_ext()
+    kind, path = next(iter(_by_size(path_of('mmseg::pidnet/x.py').parent)))
+    assert kind == 'PIDNet'
+    assert path.name.startswith('pidnet-s_')
+
+
+def test_jobs_come_format_by_format() -> None:
+    found = jobs(['mmseg'], ['torchscript', 'onnx'], (256, 256), r'fcn_r18b-d8')
+    assert [job.backend for job in found] == ['torchscript'] * 2 + ['onnx'] * 2
+    assert configs('mmseg', r'fcn_r18b-d8') == [job.config for job in found[:2]]
+
+
+def test_a_row_is_kept_for_its_versions_and_commit(tmp_path: Path) -> None:
+    job = quick.jobs(1)[0]
+    one = Store(tmp_path / 'done.sqlite', dict(torch='2.13', commit='one'))
+    one.keep(job, dict(**job.as_dict(), passed=False))
+    assert one.has(job)
+    other = Store(tmp_path / 'done.sqlite', dict(torch='2.13', commit='two'))
+    assert not other.has(job)
+    other.keep(job, dict(**job.as_dict(), passed=True))
+    assert [row['under']['commit'] for row in other.rows()] == ['two']
+
+
+def test_a_real_config_makes_a_row_that_the_table_shows(tmp_path: Path) -> None:
+    """The smallest config of mmseg at a small size, through the job's own entry."""
+    job = Job('mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py', 'torchscript', (64, 96), (96, 64))
+    row = run(job, weights_of(job, tmp_path))
+    assert row['passed'], row
+    assert set(row['worst']) == {'traced', 'same shape', '96x64', 'batch 2'}
+    broken = dict(**Job('mmseg::none/none.py', 'onnx').as_dict(), passed=False, reason='ConfigError: a | b')
+    under = dict(torch='2.13', commit='one')
+    write([{**row, 'under': under}, {**broken, 'under': under}], tmp_path / 'zoo.json', tmp_path / 'zoo.md')
+    text = (tmp_path / 'zoo.md').read_text()
+    assert '| torchscript | 1 | 1 | 0 |' in text
+    assert '| onnx | 1 | 0 | 1 |' in text
+    assert 'ConfigError: a / b' in text
+    assert len(json.loads((tmp_path / 'zoo.json').read_text())) == 2
+
+
+def test_what_cannot_be_built_is_a_row_with_its_reason(tmp_path: Path) -> None:
+    row = run(Job('mmseg::convnext/convnext-tiny_upernet_8xb2-amp-160k_ade20k-512x512.py', 'torchscript'), tmp_path / 'w.pth')
+    assert not row['passed']
+    assert 'mmpretrain' in row['reason']
+
+
+def test_a_process_that_takes_too_long_or_dies_is_a_row(tmp_path: Path) -> None:
+    started = time.perf_counter()
+    assert _run([sys.executable, '-c', 'import time; time.sleep(60)'], 1.0, 8) is None
+    assert time.perf_counter() - started < 20
+    assert _run([sys.executable, '-c', 'import os; os.abort()'], 30, 8) == -signal.SIGABRT
+    assert _run([sys.executable, '-c', 'x = bytearray(10**9)'], 30, 0.5) == 1
+    row = work(Job('mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py', 'torchscript').as_dict(), str(tmp_path / 'w.pth'), 0.5, 8)
+    assert 'not done in' in row['reason']
+
+
+def test_killed_in_the_middle_and_resumed_no_row_is_lost(tmp_path: Path) -> None:
+    command = [sys.executable, '-m', 'tests.sweep.jobs', str(tmp_path), '8']
+    env = {**os.environ, 'PYTHONPATH': str(ROOT), 'RAY_USAGE_STATS_ENABLED': '0'}
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
+        assert child.stdout
+        for line in child.stdout:
+            if line.startswith('3/'):
+                os.killpg(child.pid, signal.SIGKILL)
+                break
+    kept = Store(tmp_path / 'done.sqlite', quick.UNDER)
+    before = len(kept.rows())
+    assert before >= 3
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert f'made {8 - before}' in done.stdout
+    assert len(kept.rows()) == 8
+    # What was under way when it was killed, and no more, was begun twice.
+    begun = (tmp_path / 'begun.txt').read_text().split()
+    assert len(begun) <= 8 + 1
+    assert subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout.strip() == 'made 0'
+
+
+@pytest.mark.slow
+def test_of_four_nodes_one_is_killed_and_no_row_is_lost(tmp_path: Path) -> None:
+    """Ray's own cluster utility, in a process of its own."""
+    done = subprocess.run([sys.executable, '-m', 'tests.sweep.cluster', str(tmp_path)], cwd=ROOT, capture_output=True, text=True,
+                          check=False, env={**os.environ, 'PYTHONPATH': str(ROOT), 'RAY_USAGE_STATS_ENABLED': '0'}, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    store = Store(tmp_path / 'done.sqlite', quick.UNDER)
+    rows = store.rows()
+    assert len(rows) == 24
+    assert all(row['passed'] for row in rows)
