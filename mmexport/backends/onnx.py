@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..artifact import Artifact
+from ..checking import quiet
 from ..errors import LoweringError, last_line
 from ..registry import BACKENDS
 from .base import Run, name_of
@@ -78,6 +79,8 @@ class ONNX(ProgramBackend):
         return part
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
+        # The exporter may ask the runtime about operators.
+        quiet.onnxruntime()
         inputs = ['image', *(f'input_{number}' for number in range(1, len(program.graph_signature.user_inputs)))]
         made = torch.onnx.export(program, dynamo=True, opset_version=self.opset, input_names=inputs, output_names=list(names),
                                  verbose=False)

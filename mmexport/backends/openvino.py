@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..adapters import Adapter
+from ..checking import quiet
 from ..registry import BACKENDS
 from .from_program import ProgramBackend
 
@@ -31,14 +32,13 @@ class OpenVINO(ProgramBackend):
         return super().unavailable()
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
-        import openvino
-        model = openvino.convert_model(program)
+        model = quiet.openvino().convert_model(program)
         for port, name in zip(model.outputs, names, strict=True):
             port.get_tensor().set_names({name})
         return model
 
     def write(self, made: Any, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
-        import openvino
+        openvino = quiet.openvino()
         manifest[self.name].update(version=openvino.__version__, compile=dict(INFERENCE_PRECISION_HINT='f32'), ops=len(made.get_ops()))
         openvino.save_model(made, str(folder / self.file), compress_to_fp16=False)
         return manifest

@@ -58,7 +58,10 @@ def _exported(job: Job, weights: Path) -> dict[str, Any]:
 
 
 def _at(cfg: Config, job: Job, weights: Path, size: tuple[int, int], other: tuple[int, int] | None) -> dict[str, Any]:
+    import torch
+
     from ..exporter import Exporter
+    from ..screening import eager_in_words
     from ..seeding.checkpoint import write_checkpoint
     dynamic = ('batch', 'height', 'width') if other else ('batch',)
     cfg.merge_from_dict({'export.outputs': 'raw', 'export.backends': [job.backend],
@@ -66,7 +69,8 @@ def _at(cfg: Config, job: Job, weights: Path, size: tuple[int, int], other: tupl
                          'export.verify': dict(shapes=[other] if other else [], batch=2)})
     if not weights.is_file():
         # Once for all formats; two that begin together write the same, and in one step.
-        write_checkpoint(cfg, weights)
+        with eager_in_words({'seeding': torch.empty(1, 3, *size)}):
+            write_checkpoint(cfg, weights)
     with tempfile.TemporaryDirectory() as folder:
         report = Exporter(cfg, str(weights), folder, samples=False, diagnose=False).run()
         return _row(report, size, other)

@@ -55,6 +55,8 @@ def weights_of(job: Job, folder: Path) -> Path:
 @contextmanager
 def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
+    # A busy machine takes its time to start one.
+    os.environ.setdefault('RAY_raylet_start_wait_time_s', '180')
     try:
         import ray
     except ImportError as exc:

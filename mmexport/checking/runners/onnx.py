@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import quiet
+
 CPU, CUDA = 'CPUExecutionProvider', 'CUDAExecutionProvider'
 # What may be computed on the CPU of a graph that is asked for on CUDA: sizes, which shape operators read there.
 SHAPE_OPS = frozenset({
@@ -19,8 +21,7 @@ class Session:
     """An ONNX Runtime session on `device`, with the record of which operator runs where."""
 
     def __init__(self, file: Path, device: torch.device) -> None:
-        import onnxruntime
-        onnxruntime.disable_telemetry_events()
+        onnxruntime = quiet.onnxruntime()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = torch.get_num_threads()

@@ -1,0 +1,58 @@
+"""What the runtimes do beside computing, and the formats that take longer to make."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mmexport import Exporter
+from tests.tiny import seeded, tiny
+
+ROOT = Path(__file__).parents[2]
+EXPORT = '''
+import sys
+from mmexport import Exporter
+from tests.tiny import seeded, tiny
+report = Exporter(tiny('fcn', outputs='raw', backends=['torchscript', 'onnx', 'openvino', 'torch_export']), work_dir=sys.argv[1],
+                  model=seeded('fcn')).run()
+sys.exit(0 if report.passed else 1)
+'''
+
+
+def test_nothing_is_written_into_the_home_folder(tmp_path: Path) -> None:
+    """Made, checked and checked again with an empty home: ONNX Runtime and OpenVINO write there unless they are told not to."""
+    home, work = tmp_path / 'home', tmp_path / 'work'
+    home.mkdir()
+    env = {key: value for key, value in os.environ.items() if not key.startswith('XDG_')}
+    env |= {'HOME': str(home), 'USERPROFILE': str(home), 'PYTHONPATH': str(ROOT)}
+    subprocess.run([sys.executable, '-W', 'ignore', '-c', EXPORT, str(work)], env=env, check=True, capture_output=True, cwd=ROOT)
+    for name in ('onnx', 'openvino'):
+        subprocess.run([sys.executable, str(ROOT / 'tools' / 'verify.py'), str(work / name)], env=env, check=True, capture_output=True)
+    # matplotlib and yapf, which OpenMMLab imports, keep caches there; no runtime may.
+    found = [str(path.relative_to(home)) for path in home.rglob('*') if path.is_file()]
+    assert [path for path in found if not path.startswith(('.cache/matplotlib/', '.cache/YAPF/'))] == []
+
+
+def test_a_simplified_file_is_the_one_that_is_checked(tmp_path: Path) -> None:
+    report = Exporter(tiny('fcn', outputs='raw', backends=[dict(type='ONNX', simplify=True)]), work_dir=tmp_path / 'slim',
+                      model=seeded('fcn')).run()
+    plain = Exporter(tiny('fcn', outputs='raw', backends=['onnx']), work_dir=tmp_path / 'plain', model=seeded('fcn')).run()
+    assert report.passed, report.reasons
+    slim, whole = report.artifacts[0].manifest['onnx'], plain.artifacts[0].manifest['onnx']
+    assert slim['simplified'] and not whole['simplified']
+    assert slim['nodes'] <= whole['nodes']
+
+
+@pytest.mark.slow
+def test_aotinductor_holds_at_sizes_that_it_never_saw(tmp_path: Path) -> None:
+    report = Exporter(tiny('fcn', outputs='raw', backends=['aotinductor']), work_dir=tmp_path, model=seeded('fcn')).run()
+    assert report.passed, report.reasons
+    facts = report.artifacts[0].manifest['aotinductor']
+    assert facts['compile_s'] > 0
+    assert facts['device'] == 'cpu'
+    assert {'traced', '161x97', 'batch 2'} <= {row.sample for row in report.checks[0].rows}
+    # With torch alone, in a process of its own.
+    subprocess.run([sys.executable, str(ROOT / 'tools' / 'verify.py'), str(tmp_path / 'aotinductor')], check=True, capture_output=True)
