@@ -1,6 +1,7 @@
 # make demo: set up, write a checkpoint, export and verify it.   make test: set up, run all tests.   make help: the rest.
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip install -q --no-compile --disable-pip-version-check
 READY  := $(VENV)/.ready
 FORMATS := $(VENV)/.formats
 DEMO   ?= work_dirs/demo
@@ -22,11 +23,12 @@ setup: $(READY)
 $(READY): requirements/lock.txt setup.py pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or 3.12 was not found; name one: make PYTHON=/path/to/python3.11"; exit 3; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(PY) -m pip install -q --no-compile --disable-pip-version-check --no-deps -r requirements/lock.txt
-	$(PY) -m pip install -q --no-compile --disable-pip-version-check --no-deps --retries 1 --index-url $(CPU) torch==$(TORCH) || { \
+	@# Both at once: torch is most of the bytes. A torch with its own dependencies waits, for some of them are in the lock too.
+	$(PIP) --no-deps -r requirements/lock.txt & lock=$$!; \
+	$(PIP) --no-deps --retries 1 --index-url $(CPU) torch==$(TORCH) || { \
 		echo "no CPU build of torch $(TORCH) at $(CPU); taking the one of the default index"; \
-		$(PY) -m pip install -q --no-compile --disable-pip-version-check torch==$(TORCH); }
-	$(PY) -m pip install -q --no-compile --disable-pip-version-check --no-deps --no-build-isolation -e .
+		wait $$lock && $(PIP) torch==$(TORCH); } && wait $$lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 demo: $(READY)
@@ -36,7 +38,7 @@ demo: $(READY)
 	@ls -l $(DEMO)/*/torchscript/*
 
 $(FORMATS): requirements/formats.txt requirements/sweep.txt $(READY)
-	$(PY) -m pip install -q --no-compile --disable-pip-version-check --no-deps -r requirements/formats.txt -r requirements/sweep.txt
+	$(PIP) --no-deps -r requirements/formats.txt -r requirements/sweep.txt
 	@touch $@
 
 # The runtimes of the formats beside TorchScript, and Ray for the sweep.

@@ -165,3 +165,30 @@ def test_maskformer_refuses_padding() -> None:
     with patched(['MaskFormerPadding']), pytest.raises(PatchError, match='fill its input'):
         sample = type('Sample', (), {'metainfo': dict(img_shape=(60, 64), batch_input_shape=(64, 64))})
         MaskFormerHead.forward(copy.copy(object()), [torch.zeros(1, 1, 2, 2)], [sample])
+
+
+@pytest.mark.parametrize('size', [(16, 24), (13, 18), (7, 33)])
+@pytest.mark.parametrize('batch', [1, 3])
+def test_interlaced_attention_equals_upstream(size: tuple[int, int], batch: int) -> None:
+    from mmseg.models.decode_heads import ISAHead
+    torch.manual_seed(0)
+    head = ISAHead(in_channels=8, channels=16, isa_channels=8, down_factor=(4, 3), num_classes=5).eval()
+    features = [torch.randn(batch, 8, *size)]
+    one, other = both('InterlacedAttention', lambda: head(features))
+    assert torch.equal(one, other)
+    traced = traced_once('InterlacedAttention', head, ([torch.randn(1, 8, 20, 22)],))
+    assert torch.allclose(traced(features), one, atol=1e-5)
+
+
+@pytest.mark.parametrize('side', [1, 2, 3, 4, 5])
+@pytest.mark.parametrize('fusion', [False, True])
+def test_dynamic_filters_equal_upstream(side: int, fusion: bool) -> None:
+    from mmseg.models.decode_heads.dm_head import DCM
+    torch.manual_seed(0)
+    module = DCM(side, fusion, 8, 6, None, dict(type='BN'), dict(type='ReLU')).eval()
+    traced = traced_once('DynamicFilters', module, (torch.randn(1, 8, 11, 14),))
+    for batch, size in ((1, (11, 14)), (3, (9, 20))):
+        x = torch.randn(batch, 8, *size)
+        one, other = both('DynamicFilters', lambda x=x: module(x))
+        assert float((one - other).abs().max()) <= ROUNDING * float(one.abs().max())
+        assert torch.allclose(traced(x), one, atol=1e-5)

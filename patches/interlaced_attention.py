@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mmexport.ops.sizes import missing
+from mmexport.patching import Patch
+from mmexport.registry import PATCHES
+
+
+@PATCHES.register_module()
+class InterlacedAttention(Patch):
+    """Pad by what the size needs: ``math.ceil`` fixes the number of groups of the traced size, and ``if pad_h > 0`` whether to pad.
+
+    Paper: Interlaced Sparse Self-Attention, arXiv:1907.12273. Source: mmseg/models/decode_heads/isa_head.py, ``ISAHead.forward``.
+    """
+
+    targets = ('mmseg.models.decode_heads.isa_head.ISAHead.forward',)
+    upstream = 'mmsegmentation 1.2.2'
+
+    def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        return _forward
+
+
+def _forward(head: Any, inputs: Any) -> Tensor:
+    x = residual = head.in_conv(head._transform_inputs(inputs))
+    height, width = x.shape[2:]
+    high, wide = (missing(side, step) for side, step in zip((height, width), head.down_factor, strict=True))
+    top, left = high // 2, wide // 2
+    x = F.pad(x, [left, wide - left, top, high - top])
+    x = head.local_relation(_near(head.global_relation(_far(x, head.down_factor)), x, head.down_factor))
+    x = _together(x, residual, head.down_factor, height + high, width + wide)
+    x = x[:, :, top:top + height, left:left + width]
+    return head.cls_seg(head.out_conv(torch.cat([x, residual], dim=1)))  # type: ignore[no-any-return]
+
+
+def _far(x: Tensor, step: tuple[int, int]) -> Tensor:
+    """(N, C, H, W) -> (N * h * w, C, H / h, W / w): one picture for each place within a cell of `step` (h, w)."""
+    cells = x.unflatten(3, (-1, step[1])).unflatten(2, (-1, step[0]))
+    return cells.permute(0, 3, 5, 1, 2, 4).flatten(0, 2)
+
+
+def _near(far: Tensor, x: Tensor, step: tuple[int, int]) -> Tensor:
+    """What `_far` made -> (N * H / h * W / w, C, h, w): one picture for each cell."""
+    return far.unflatten(0, (x.shape[0], *step)).permute(0, 4, 5, 3, 1, 2).flatten(0, 2)
+
+
+def _together(near: Tensor, like: Tensor, step: tuple[int, int], height: Any, width: Any) -> Tensor:
+    """What `_near` made -> (N, C, H, W)."""
+    cells = near.unflatten(0, (like.shape[0], height // step[0], width // step[1]))
+    return cells.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
