@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +18,9 @@ from ..errors import LoweringError, last_line
 from ..registry import BACKENDS
 from .base import Run, name_of
 from .from_program import ProgramBackend
+from .onnx_graph import name_axes, nodes
 from .program import AXIS, silenced
+from .trtexec import trtexec_line
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -103,8 +104,10 @@ class ONNX(ProgramBackend):
         if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
             raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
         domains = sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import})
+        image = manifest['inputs'][0]
         manifest[self.name].update(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', domains=domains,
-                                   dynamo=self.dynamo, simplified=self.simplify, nodes=sum(1 for _ in nodes(proto)))
+                                   dynamo=self.dynamo, simplified=self.simplify, nodes=sum(1 for _ in nodes(proto)),
+                                   trtexec=trtexec_line(self.file, image['traced'], image['dynamic']) if 'traced' in image else None)
         self._save(proto, folder / self.file, manifest)
         return manifest
 
@@ -130,22 +133,3 @@ class ONNX(ProgramBackend):
         onnx.checker.check_model(str(path), full_check=True)
         if not large:
             onnx.shape_inference.infer_shapes(proto, strict_mode=True)
-
-
-def nodes(proto: Any) -> Any:
-    """Every node of the graph, of its inner graphs and of its functions."""
-    graphs = [proto.graph, *proto.functions]
-    while graphs:
-        for node in graphs.pop().node:
-            yield node
-            graphs += [attribute.g for attribute in node.attribute if attribute.HasField('g')]
-
-
-def name_axes(proto: Any) -> None:
-    """Let the open axes have their names, in the formulas of the outputs' axes too: torch.export numbers them (``s40``)."""
-    sides = proto.graph.input[0].type.tensor_type.shape.dim
-    names = {sides[axis].dim_param: name for name, axis in AXIS.items() if sides[axis].dim_param}
-    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
-        for side in value.type.tensor_type.shape.dim:
-            if side.dim_param:
-                side.dim_param = re.sub(r'\w+', lambda word: names.get(word[0], word[0]), side.dim_param)

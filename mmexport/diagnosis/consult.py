@@ -1,7 +1,8 @@
 """After a failure: choose the pictures, descend, write the repro; for the exporter and for ``tools/diagnose.py``."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ..backends.program import AXIS, generic
 from ..checking.comparison import Comparison
 from ..checking.main import EAGER
 from ..checking.samples import Sample
-from ..errors import LoweringError
+from ..errors import LoweringError, first_line
 from ..progress import Progress
 from ..verify import Verification, model_floors, patched_rows
 from .finding import Diagnosis, finding
@@ -26,6 +27,7 @@ from .repro import write_repro
 
 if TYPE_CHECKING:
     from mmengine.config import Config
+
 
 class Consultation:
     """The diagnoses of one run, in `found`; with `on` False it looks for none.
@@ -45,11 +47,11 @@ class Consultation:
         """Why `backend` cannot lower `adapter`; call it while the patches are on."""
         if not self.on:
             return
-        image = self._example(backend, example)
-        with self.step(f'Looking for what {backend.name} cannot lower'):
+        with self._looking(f'Looking for what {backend.name} cannot lower', backend.name):
+            image = self._example(backend, example)
             found, part = why_not_lowered(backend, adapter, image, _larger(image, self.dynamic), error, self.step.say)
-        write_repro(found, part, self.cfg, self.folder / f'repro_{backend.name}.py')
-        self.found.append(found)
+            self.found.append(found)
+            write_repro(found, part, self.cfg, self.folder / f'repro_{backend.name}.py')
 
     def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification]) -> None:
         """Why each file that failed its check is wrong, on the first sample on which it is; call it with the patches off."""
@@ -58,16 +60,25 @@ class Consultation:
             return
         bad = next((row for row in patched_rows(adapter, samples, self.tolerance) if not row.passed), None)
         if bad:
-            image = self._sample(samples, bad).image.to(adapter.preprocess.mean.device)
-            with self.step('Looking for the patch that is wrong'):
+            with self._looking('Looking for the patch that is wrong', 'eager'):
+                image = self._sample(samples, bad).image.to(adapter.preprocess.mean.device)
                 self.found.append(why_patched_differs(adapter, image, self.patches, self.tolerance, self._jumps(samples)))
             return
         for check in failed:
             backend = next(backend for backend in backends if backend.name == check.backend)
             wrong = next((row for row in check.rows if row.stage == EAGER and not row.passed), None)
             if wrong:
-                with self.step(f'Looking for where {check.backend} goes wrong'), self.patches():
+                with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches():
                     self.found.append(self._where(backend, adapter, samples, wrong))
+
+    @contextmanager
+    def _looking(self, what: str, backend: str) -> Iterator[None]:
+        try:
+            with self.step(what):
+                yield
+        except Exception as exc:  # It must not cost the user the report of what it was to explain; that it failed is said in there.
+            self.found.append(Diagnosis(backend, 'diagnosis', '', 'the diagnosis', None, None, None, None,
+                                        f'it failed itself, please report it: {type(exc).__name__}: {first_line(exc)}', None, None))
 
     def _where(self, backend: Backend, adapter: Adapter, samples: Sequence[Sample], wrong: Comparison) -> Diagnosis:
         device = adapter.preprocess.mean.device

@@ -20,7 +20,8 @@ class Diagnosis:
 
     Attributes:
         stage: ``patched``, ``traced``/``exported`` or ``file``: the step after which it is wrong; ``lowering`` where there is no file.
-        module: path of the smallest failing module with the number of the call; empty for code that is in no module's forward.
+        module: path of the smallest failing module with the number of the call; empty for code that is in no module's forward, and
+            `cls` is then the adapter.
         file, line, source: the line of the model's or upstream's code, as far as it is known; else where the class is.
         op: the operator, in the exporter's words.
         message: the exporter's own, or the size of the error, in one line.
@@ -44,7 +45,7 @@ class Diagnosis:
         return asdict(self)
 
     def lines(self) -> Iterator[str]:
-        place = f'{self.module} ({self.cls})' if self.module else f"{self.cls}, in code that is no module's forward"
+        place = f'{self.module} ({self.cls})' if self.module else self.cls
         yield f'diagnosis of {self.backend}: {self.stage}: {place}'
         if self.file:
             yield f'  at {_short(self.file)}:{self.line}' + (f'  {self.source}' if self.source else '')

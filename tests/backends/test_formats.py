@@ -14,7 +14,7 @@ from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.artifact import Artifact
 from mmexport.backends import build_backend, installed_backends
-from mmexport.backends.onnx import nodes
+from mmexport.backends.onnx_graph import nodes
 from mmexport.backends.program import exported_program
 from mmexport.errors import LoweringError, SetupError
 from mmexport.inputs import picture

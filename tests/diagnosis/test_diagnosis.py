@@ -191,3 +191,17 @@ def test_the_door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert 'nothing is wrong' in capsys.readouterr().out
     finally:
         sys.path.remove(str(tmp_path))
+
+
+def test_a_diagnosis_that_fails_costs_nothing_but_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*args: Any, **kwargs: Any) -> Any:
+        raise KeyError('a mistake')
+
+    monkeypatch.setattr('mmexport.diagnosis.consult.why_wrong', breaks)
+    exporter = Exporter(tiny('fcn', outputs='raw', backends=[dict(type='Mistaken', spoil='a layer 1% off')]), model=seeded('fcn'),
+                        work_dir=tmp_path)
+    report = exporter.run()
+    assert report.passed is False
+    assert 'off by' in ' '.join(report.reasons)
+    assert 'it failed itself' in '\n'.join(report.lines())
+    assert (tmp_path / 'failed' / 'torchscript' / 'model.pt').is_file()

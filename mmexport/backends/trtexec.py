@@ -1,0 +1,23 @@
+"""The line that builds a TensorRT engine of an ONNX file with TensorRT's own ``trtexec``; it is written down and never run here."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .program import AXIS, RANGES
+
+
+def trtexec_line(file: str, shape: Sequence[int], dynamic: Sequence[str]) -> str:
+    """For the traced `shape` (N, 3, H, W), from half of its open sides to twice them; TF32 off, as parity was measured.
+
+    TensorRT reserves memory for the largest shape, so the line does not name all that the file can take.
+    """
+    line = f'trtexec --onnx={file} --saveEngine={file.removesuffix(".onnx")}.engine --noTF32'
+    if not dynamic:
+        return line
+    least, most = list(shape), list(shape)
+    for name in dynamic:
+        axis = AXIS[name]
+        least[axis] = 1 if name == 'batch' else max(RANGES[name][0], shape[axis] // 2)
+        most[axis] = min(RANGES[name][1], 2 * shape[axis])
+    sizes = zip(('min', 'opt', 'max'), (least, shape, most), strict=True)
+    return ' '.join([line, *(f"--{which}Shapes=image:{'x'.join(map(str, size))}" for which, size in sizes)])
