@@ -1,6 +1,7 @@
 """What the formats have in common that start from an exported program."""
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from ..adapters import Adapter
 from ..artifact import Artifact
 from ..errors import LoweringError, last_line
 from .base import Backend, Run, name_of
+from .canary import right_form
 from .program import exported_program, part_program, ranges, silenced, unavailable
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ class ProgramBackend(Backend):
     """
 
     file: ClassVar[str]
+    # The distribution whose version says which runtime it is.
+    runtime: ClassVar[str] = 'torch'
     forms: ClassVar[dict[str, str]] = {}
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
@@ -41,6 +45,18 @@ class ProgramBackend(Backend):
         return unavailable()
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+        if 'deformable_attention' not in self.forms or not samples_deformably(adapter):
+            return self.lower_as_it_is(adapter, example, folder, manifest)
+        form, tried = right_form(self, example.device)
+        chosen = copy.copy(self)
+        chosen.forms = {**self.forms, 'deformable_attention': form}  # type: ignore[misc]
+        artifact = chosen.lower_as_it_is(adapter, example, folder, manifest)
+        artifact.manifest[self.name].update(sampling=form, canary=tried)
+        artifact.write_manifest()
+        return artifact
+
+    def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+        """`lower` with the present `forms`."""
         dynamic = manifest['inputs'][0]['dynamic']
         folder.mkdir(parents=True, exist_ok=True)
         program = exported_program(adapter, example, dynamic, **self.forms)
@@ -68,6 +84,10 @@ class ProgramBackend(Backend):
             reason = innermost(exc)
             raise LoweringError(f'{self.name} cannot hold {name_of(module)}: {type(reason).__name__}: {last_line(reason)}',
                                 stack=stack_of(program, exc)) from exc
+
+
+def samples_deformably(adapter: nn.Module) -> bool:
+    return any(type(module).__name__ == 'MultiScaleDeformableAttention' for module in adapter.modules())
 
 
 def innermost(exc: BaseException) -> Exception:

@@ -44,6 +44,7 @@ class ONNX(ProgramBackend):
 
     name = 'onnx'
     file = 'model.onnx'
+    runtime = 'onnxruntime'
     forms = {'deformable_attention': 'grid'}
 
     def __init__(self, opset: int = OPSET, dynamo: bool = True, simplify: bool = False) -> None:

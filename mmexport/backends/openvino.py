@@ -24,6 +24,7 @@ class OpenVINO(ProgramBackend):
 
     name = 'openvino'
     file = 'model.xml'
+    runtime = 'openvino'
     forms = {'deformable_attention': 'grid'}
 
     def unavailable(self) -> str | None:
