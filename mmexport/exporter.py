@@ -92,6 +92,7 @@ class Exporter:
             return self._run()
 
     def _run(self) -> Report:
+        self.consultation.found.clear()
         self.model, self.fit = self._load()
         adapter = self.adapter = self._adapt(self.model)
         images, photograph = self._inputs(adapter)
@@ -177,16 +178,18 @@ class Exporter:
                    shop: Path) -> tuple[list[Artifact], dict[str, str]]:
         """One format that cannot hold the model does not cost the user the others; that none can is an error."""
         artifacts: list[Artifact] = []
-        failures: dict[str, str] = {}
+        failed: list[tuple[Backend, LoweringError]] = []
         for backend in self.backends:
             try:
                 artifacts.append(self._lower(backend, adapter, example, applied, shop))
             except LoweringError as exc:
-                failures[backend.name] = str(exc)
-                self.consultation.on_lowering(backend, adapter, example, exc)
+                failed.append((backend, exc))
+        for backend, error in failed:
+            self.consultation.on_lowering(backend, adapter, example, error)
         if not artifacts:
-            raise LoweringError('\n'.join(['; '.join(failures.values()), *self.consultation.lines()]))
-        return artifacts, failures
+            said = '; '.join(str(error) for _, error in failed)
+            raise LoweringError('\n'.join([said, *self.consultation.lines()])) from failed[-1][1]
+        return artifacts, {backend.name: str(error) for backend, error in failed}
 
     def _lower(self, backend: Backend, adapter: Adapter, example: Tensor, applied: Sequence[Applied], shop: Path) -> Artifact:
         manifest = describe(adapter, example, self.section['inputs']['dynamic'], applied, versions(), str(self.cfg.filename),

@@ -62,7 +62,12 @@ class ProgramBackend(Backend):
         program = exported_program(adapter, example, dynamic, **self.forms)
         made = self._converted(adapter, program, folder, [spec.name for spec in adapter.specs])
         signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges(example, dynamic)))
-        return self.finished(folder / self.file, self.write(made, folder, adapter, signed))
+        try:
+            return self.finished(folder / self.file, self.write(made, folder, adapter, signed))
+        except LoweringError:
+            raise
+        except Exception as exc:
+            raise LoweringError(f'{self.name} cannot write {name_of(adapter)}: {type(exc).__name__}: {last_line(exc)}') from exc
 
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         program = part_program(part, inputs, moving, **self.forms)

@@ -78,7 +78,17 @@ class ONNX(ProgramBackend):
             self._from_trace(part, inputs, answers, {})
         except Exception as exc:
             raise LoweringError(f'torch.onnx.export of {name_of(part)} failed: {type(exc).__name__}: {last_line(exc)}') from exc
-        return part
+        return self._traced(part, inputs)  # type: ignore[no-any-return]
+
+    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
+        if self.dynamo:
+            return super().halfway(adapter, example, dynamic)
+        return 'traced', self._traced(adapter, (example,))
+
+    def _traced(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
+        from ..ops.lowerings import preferring
+        with torch.no_grad(), silenced(), preferring(**self.forms):
+            return torch.jit.trace(module, inputs, check_trace=False)
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
         # The exporter may ask the runtime about operators.

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from ..cli import overrides
 from ..compat import check_packages
 from ..config import load_config
-from ..errors import LoweringError
+from ..errors import LoweringError, first_line
 from ..model import CheckpointOptions
 
 
@@ -28,7 +28,7 @@ def diagnose(args: argparse.Namespace) -> int:
             report = exporter.run()
             passed, reasons = bool(report.passed), report.reasons
         except LoweringError as exc:
-            passed, reasons = False, [str(exc).splitlines()[0]]
+            passed, reasons = False, [first_line(exc)]
         repros = sorted(Path(folder).glob('failed/repro_*.py'))
         for repro in repros:
             (home / 'failed').mkdir(parents=True, exist_ok=True)

@@ -76,6 +76,9 @@ class Consultation:
         try:
             with self.step(what):
                 yield
+        except KeyboardInterrupt:
+            self.on = False
+            self.found.append(Diagnosis(backend, 'diagnosis', '', 'the diagnosis', None, None, None, None, 'interrupted', None, None))
         except Exception as exc:  # It must not cost the user the report of what it was to explain; that it failed is said in there.
             self.found.append(Diagnosis(backend, 'diagnosis', '', 'the diagnosis', None, None, None, None,
                                         f'it failed itself, please report it: {type(exc).__name__}: {first_line(exc)}', None, None))
@@ -83,6 +86,8 @@ class Consultation:
     def _where(self, backend: Backend, adapter: Adapter, samples: Sequence[Sample], wrong: Comparison) -> Diagnosis:
         device = adapter.preprocess.mean.device
         image, example = self._sample(samples, wrong).image.to(device), samples[0].image.to(device)
+        if wrong.sample.endswith(' again'):
+            return finding(backend.name, 'file', None, adapter, 'right at first and wrong when it is called again: it remembers its calls')
         if wrong.problem and 'writes into its input' in wrong.problem:
             call, module, place = who_writes_into(adapter, image)
             return finding(backend.name, 'traced', call, module, wrong.problem, place)
@@ -102,7 +107,7 @@ class Consultation:
 
     @staticmethod
     def _sample(samples: Sequence[Sample], row: Comparison) -> Sample:
-        return next(sample for sample in samples if sample.name == row.sample.removesuffix(' again'))
+        return next((sample for sample in samples if sample.name == row.sample.removesuffix(' again')), samples[0])
 
     @staticmethod
     def _jumps(samples: Sequence[Sample]) -> bool:

@@ -33,11 +33,15 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
         jumps: whether the model itself is discontinuous, so that a few values may be far off.
     """
     calls = list_calls(adapter.model, lambda: adapter(image.clone()))
+    others = list_calls(adapter.model, lambda: adapter(example.clone()))
     watch = Watch(backend, adapter, example, dynamic)
     at: Call | None = None
     stage, message, tried = '', '', 0
     while True:
         children = [call for call in calls if call.inside == at]
+        if children != [call for call in others if call.inside == at]:
+            stage, message = stage or 'traced', 'it calls other modules on this input than on the one that it was lowered with'
+            break
         recorded = record(adapter.model, lambda: adapter(image.clone()), children)
         tapped = Tapped(adapter, {call: recorded[call] for call in children if recorded[call].outputs})
         if stage and not tapped.counts:
@@ -57,7 +61,7 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
             break
         at, _, message = wrong
     module = adapter if at is None else adapter.model.get_submodule(at.path)
-    place, told = _warned(backend, adapter, example, module)
+    place, told = _warned(backend, adapter, example, module) if stage == 'traced' else (None, '')
     return finding(backend.name, stage, at, module, f'{message}{told}', place, None, tried)
 
 
@@ -126,8 +130,8 @@ class Watch:
         manifest = dict(inputs=[dict(name='image', dynamic=self.dynamic)], outputs=[spec.as_dict() for spec in tapped.specs])
         with TemporaryDirectory() as folder:
             artifact = self.backend.lower(cast(Adapter, tapped), self.example.clone(), Path(folder) / self.backend.name, manifest)
-            run = self.backend.load(artifact, image.device)
             try:
+                run = self.backend.load(artifact, image.device)
                 with torch.no_grad():
                     return tapped.split([output.to(image.device) for output in run(image.clone())])
             except Exception as exc:  # Runtimes raise classes of their own; what they say is the finding.
@@ -141,12 +145,16 @@ def differs(right: Sequence[Tensor], found: Sequence[Tensor], tolerance: float, 
             return f'shape {tuple(other.shape)} instead of {tuple(one.shape)}: a size may be baked into the graph'
         if one.dtype != other.dtype:
             return f'dtype {other.dtype} instead of {one.dtype}'
+        if not one.numel():
+            continue
         if not one.is_floating_point():
             if not jumps and not torch.equal(one, other):
                 return f'{int((one != other).sum())} of {one.numel()} values differ'
             continue
-        scale = float(one.abs().max()) or 1.0
-        error = (one - other).abs() / scale
+        finite = torch.isfinite(one)
+        scale = float(one[finite].abs().max()) or 1.0 if bool(finite.any()) else 1.0
+        same = (one == other) | (one.isnan() & other.isnan())
+        error = torch.where(same, torch.zeros_like(one), (one - other).abs() / scale).nan_to_num(float('inf'))
         worst, beyond = float(error.max()), float((error > tolerance).float().mean())
         if not worst <= tolerance and not (jumps and beyond <= JUMPS and worst < WORST):
             return f'off by {worst:.1e} of scale, {beyond:.0%} of the values beyond {tolerance:g}'

@@ -36,9 +36,14 @@ def moving_axes(one: Recorded, other: Recorded) -> list[list[int]]:
 
     Empty where the call was also given numbers that differ, or objects that may hold some: on its own such a part has them fixed.
     """
-    first, second = (tree_flatten((call.args, call.kwargs))[0] for call in (one, other))
-    pairs = [(a, b) for a, b in zip(first, second, strict=False) if isinstance(a, Tensor)]
-    rest = [(a, b) for a, b in zip(first, second, strict=False) if not isinstance(a, Tensor)]
-    if len(first) != len(second) or any(not isinstance(a, _PLAIN) or a != b for a, b in rest):
-        return [[] for _ in pairs]
-    return [[axis for axis in range(a.dim()) if a.shape[axis] != b.shape[axis]] if a.dim() == b.dim() else [] for a, b in pairs]
+    (first, spec), (second, other_spec) = (tree_flatten((call.args, call.kwargs)) for call in (one, other))
+    tensors = [leaf for leaf in first if isinstance(leaf, Tensor)]
+    if spec != other_spec or any(isinstance(a, Tensor) != isinstance(b, Tensor) for a, b in zip(first, second, strict=True)):
+        return [[] for _ in tensors]
+    rest = [(a, b) for a, b in zip(first, second, strict=True) if not isinstance(a, Tensor)]
+    if any(not isinstance(a, _PLAIN) or a != b for a, b in rest):
+        return [[] for _ in tensors]
+    pairs = [(a, b) for a, b in zip(first, second, strict=True) if isinstance(a, Tensor)]
+    # An axis of 1 is a constant to torch.export whatever the code does with it.
+    return [[axis for axis in range(a.dim()) if a.shape[axis] != b.shape[axis] and a.shape[axis] > 1] if a.dim() == b.dim() else []
+            for a, b in pairs]

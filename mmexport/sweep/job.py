@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, MMExportError, last_line
+from ..errors import InputError, MMExportError, first_line, last_line
 from .plan import Job, path_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run(job: Job, weights: Path) -> dict[str, Any]:
     try:
         row = _exported(job, weights)
     except MMExportError as exc:
-        row = dict(passed=False, reason=f'{type(exc).__name__}: {str(exc).splitlines()[0]}', diagnosis=str(exc).splitlines()[1:])
+        row = dict(passed=False, reason=f'{type(exc).__name__}: {first_line(exc)}', diagnosis=str(exc).splitlines()[1:])
     except Exception as exc:  # Upstream may raise anything while a model is built; in a sweep that is a row.
         row = dict(passed=False, reason=f'{type(exc).__name__}: {last_line(exc)}')
     return dict(**job.as_dict(), **row, seconds=round(time.perf_counter() - started, 1))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import SetupError
+from ..errors import SetupError, first_line
 from .plan import Job
 from .store import Store
 from .work import work
@@ -40,8 +40,13 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
             job = waiting.pop(ready[0])
             try:
                 row = ray.get(ready[0])
+            except ray.exceptions.RayTaskError as exc:
+                row = dict(**job.as_dict(), passed=False, reason=f'{type(exc.cause).__name__}: {first_line(exc)}')
             except ray.exceptions.RayError as exc:
-                row = dict(**job.as_dict(), passed=False, reason=f'its worker was lost twice: {type(exc).__name__}')
+                # Nothing about the job: it is told and not kept, and done by the next call.
+                told(dict(**job.as_dict(), passed=False, reason=f'its worker was lost twice: {type(exc).__name__}; run the sweep again'),
+                     len(todo) - len(waiting), len(todo))
+                continue
             store.keep(job, row)
             made += 1
             told(row, len(todo) - len(waiting), len(todo))
@@ -49,7 +54,7 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
 
 
 def weights_of(job: Job, folder: Path) -> Path:
-    return folder / 'weights' / (job.config.replace('::', '_').replace('/', '_').removesuffix('.py') + '.pth')
+    return folder / 'weights' / (f"{job.config.replace('::', '_').replace('/', '_').removesuffix('.py')}_{job.size[0]}x{job.size[1]}.pth")
 
 
 @contextmanager

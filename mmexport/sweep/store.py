@@ -33,7 +33,7 @@ class Store:
 
     def rows(self) -> list[dict[str, Any]]:
         """The newest row of each config and format, with what it was made under."""
-        found = self.base.execute('SELECT row, under FROM done ORDER BY config, backend, at')
+        found = self.base.execute('SELECT row, under FROM done ORDER BY rowid')
         newest = {(row['config'], row['backend']): {**row, 'under': json.loads(under)}
                   for row, under in ((json.loads(text), under) for text, under in found)}
         return list(newest.values())

@@ -1,6 +1,7 @@
 """A job in a subprocess with a limit of time and of memory; retried once when it crashes."""
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -41,6 +43,9 @@ def _run(command: list[str], limit_s: float, limit_gb: float) -> int | None:
     def limit() -> None:
         size = int(limit_gb * 1e9)
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+        if sys.platform == 'linux':
+            # A worker that is killed takes its job with it: nobody would stop that one at its limit.
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get('PYTHONPATH'))))
     env = {**os.environ, 'PYTHONPATH': path, 'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1'}
