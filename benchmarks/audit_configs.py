@@ -42,10 +42,8 @@ def parse() -> argparse.Namespace:
 
 def families(package: str) -> Iterator[Path]:
     """One config of each folder: the one of the shortest name, which is mostly the plain one."""
-    import importlib.util
-    spec = importlib.util.find_spec(package)
-    assert spec and spec.origin
-    root = Path(spec.origin).parent / '.mim' / 'configs'
+    from mmexport.sweep.plan import config_root
+    root = config_root(package)
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and path.name != '_base_'):
         configs = sorted(folder.glob('*.py'), key=lambda path: (len(path.name), path.name))
         if configs:

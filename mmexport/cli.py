@@ -66,7 +66,7 @@ def exporters(args: argparse.Namespace) -> Iterator[Exporter]:
     from .exporter import Exporter
     from .model import CheckpointOptions
     from .verify import Memory
-    work_dir = Path(args.work_dir or Path('work_dirs') / Path(args.config).stem)
+    work_dir = work_dir_of(args)
     options = CheckpointOptions(args.ema, args.trust_checkpoint, args.allow_partial)
     common: dict[str, Any] = dict(device=args.device, options=options, checking=not args.no_verify, samples=not args.no_samples,
                                   quiet=args.quiet, fix=args.fix, diagnose=not args.no_diagnose)
@@ -79,6 +79,10 @@ def exporters(args: argparse.Namespace) -> Iterator[Exporter]:
         exporter = Exporter(cfg, args.checkpoint, work_dir / outputs, **common)
         yield exporter
         common.update(model=exporter.model, fit=exporter.fit)
+
+
+def work_dir_of(args: argparse.Namespace) -> Path:
+    return Path(args.work_dir or Path('work_dirs') / Path(args.config).stem)
 
 
 def exit_code(report: Report, unverified_is_fine: bool) -> int:

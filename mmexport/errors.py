@@ -66,13 +66,21 @@ class VerificationError(MMExportError):
     pass
 
 
-def first_line(exc: Exception) -> str:
+def causes(exc: BaseException) -> list[BaseException]:
+    """The exception and what it was raised from, outermost first."""
+    found = [exc]
+    while (cause := found[-1].__cause__ or found[-1].__context__) is not None and cause not in found:
+        found.append(cause)
+    return found
+
+
+def first_line(exc: BaseException) -> str:
     """The first line that says something: some exporters follow the reason with advice, or a stack, of many lines."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip() not in ('', 'RuntimeError:')]
     return (lines or [type(exc).__name__])[0][:300]
 
 
-def last_line(exc: Exception) -> str:
+def last_line(exc: BaseException) -> str:
     """The last line that says something, where C++ and TorchScript put the reason."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip() not in ('', 'RuntimeError:')]
     return (lines or [type(exc).__name__])[-1][:200]

@@ -1,6 +1,7 @@
 """Says what is being done and how long it took, and remembers it for the report."""
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ class Progress:
     @contextmanager
     def __call__(self, what: str) -> Iterator[None]:
         from rich.console import Console
-        console = Console(stderr=True, quiet=self.quiet, highlight=False)
+        console = Console(file=sys.stderr, quiet=self.quiet, highlight=False)
         started = time.perf_counter()
         with console.status(f'{what} ...') as self.status:
             yield

@@ -5,7 +5,6 @@ the runtime itself, with places inside, at the border and outside of the levels,
 """
 from __future__ import annotations
 
-import copy
 import json
 import os
 from importlib.metadata import PackageNotFoundError, version
@@ -56,7 +55,7 @@ def right_form(backend: ProgramBackend, device: torch.device) -> tuple[str, dict
         LoweringError: it gets none right.
     """
     key = f'{backend.name} {backend.runtime} {_version(backend.runtime)} torch {torch.__version__} {device.type}'
-    place = Path(gettempdir()) / f'mmexport-canary-{os.getuid()}.json'
+    place = Path(gettempdir()) / f'mmexport-canary-{getattr(os, "getuid", int)()}.json'
     known = _read(place)
     if key not in known:
         known[key] = {}
@@ -75,8 +74,7 @@ def right_form(backend: ProgramBackend, device: torch.device) -> tuple[str, dict
 
 
 def _right(backend: ProgramBackend, form: str, device: torch.device) -> bool:
-    trial = copy.copy(backend)
-    trial.forms = {**backend.forms, 'deformable_attention': form}  # type: ignore[misc]
+    trial = backend.sampling(form)
     canary: Any = Canary().to(device)
     generator = torch.Generator().manual_seed(0)
     manifest = dict(inputs=[dict(name='image', dynamic=['batch'])], outputs=[spec.as_dict() for spec in canary.specs])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..artifact import Artifact
-from ..errors import LoweringError, last_line
+from ..errors import LoweringError, causes, last_line
 from .base import Backend, Run, name_of
 from .canary import right_form
 from .program import exported_program, part_program, ranges, silenced, unavailable
@@ -48,20 +48,21 @@ class ProgramBackend(Backend):
         if 'deformable_attention' not in self.forms or not samples_deformably(adapter):
             return self.lower_as_it_is(adapter, example, folder, manifest)
         form, tried = right_form(self, example.device)
-        chosen = copy.copy(self)
-        chosen.forms = {**self.forms, 'deformable_attention': form}  # type: ignore[misc]
-        artifact = chosen.lower_as_it_is(adapter, example, folder, manifest)
-        artifact.manifest[self.name].update(sampling=form, canary=tried)
-        artifact.write_manifest()
-        return artifact
+        return self.sampling(form).lower_as_it_is(adapter, example, folder, manifest, sampling=form, canary=tried)
 
-    def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
-        """`lower` with the present `forms`."""
+    def sampling(self, form: str) -> ProgramBackend:
+        """This backend with another form of deformable attention."""
+        other = copy.copy(self)
+        other.forms = {**self.forms, 'deformable_attention': form}  # type: ignore[misc]
+        return other
+
+    def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
+        """`lower` with the present `forms`; `facts` go into the manifest too."""
         dynamic = manifest['inputs'][0]['dynamic']
         folder.mkdir(parents=True, exist_ok=True)
         program = exported_program(adapter, example, dynamic, **self.forms)
         made = self._converted(adapter, program, folder, [spec.name for spec in adapter.specs])
-        signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges(example, dynamic)))
+        signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges(example, dynamic), **facts))
         try:
             return self.finished(folder / self.file, self.write(made, folder, adapter, signed))
         except LoweringError:
@@ -86,7 +87,8 @@ class ProgramBackend(Backend):
         except LoweringError:
             raise
         except Exception as exc:
-            reason = innermost(exc)
+            # Converters wrap the reason in reports of many lines.
+            reason = causes(exc)[-1]
             raise LoweringError(f'{self.name} cannot hold {name_of(module)}: {type(reason).__name__}: {last_line(reason)}',
                                 stack=stack_of(program, exc)) from exc
 
@@ -95,20 +97,9 @@ def samples_deformably(adapter: nn.Module) -> bool:
     return any(type(module).__name__ == 'MultiScaleDeformableAttention' for module in adapter.modules())
 
 
-def innermost(exc: BaseException) -> Exception:
-    """The exception that the others were raised from: converters wrap the reason in reports of many lines."""
-    while exc.__cause__ is not None:
-        exc = exc.__cause__
-    return exc if isinstance(exc, Exception) else RuntimeError(str(exc))
-
-
 def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:
     """The Python stack of the node that a converter's error names, or of the first one of an operator that it names."""
-    said = ''
-    cause: BaseException | None = exc
-    while cause is not None:
-        said += str(cause)
-        cause = cause.__cause__
+    said = ' '.join(map(str, causes(exc)))
     decomposed = set(re.findall(r"op='\w+\.(\w+)'", said))
     for node in program.graph.nodes:
         named = f'%{node.name} ' in said or (node.op == 'call_function' and (str(node.target) in said or _core(node.target) in decomposed))

@@ -18,7 +18,7 @@ from ..errors import LoweringError, last_line
 from ..registry import BACKENDS
 from .base import Run, name_of
 from .from_program import ProgramBackend
-from .onnx_graph import name_axes, nodes
+from .onnx_graph import input_names, name_axes, nodes
 from .program import AXIS, silenced
 from .trtexec import trtexec_line
 
@@ -62,11 +62,8 @@ class ONNX(ProgramBackend):
             return super().lower(adapter, example, folder, manifest)
         folder.mkdir(parents=True, exist_ok=True)
         dynamic = manifest['inputs'][0]['dynamic']
-        try:
-            proto = self._from_trace(adapter, (example,), [spec.name for spec in adapter.specs],
-                                     {'image': {AXIS[axis]: axis for axis in dynamic}})
-        except Exception as exc:
-            raise LoweringError(f'torch.onnx.export of {name_of(adapter)} failed: {type(exc).__name__}: {last_line(exc)}') from exc
+        proto = self._from_trace(adapter, (example,), [spec.name for spec in adapter.specs],
+                                 {'image': {AXIS[axis]: axis for axis in dynamic}})
         return self.finished(folder / self.file, self.write(proto, folder, adapter, self.signed(manifest, dict(torch=torch.__version__))))
 
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
@@ -74,10 +71,7 @@ class ONNX(ProgramBackend):
             return super().attempt(part, inputs, moving)
         with torch.no_grad():
             answers = [f'answer_{number}' for number in range(len(part(*inputs)))]
-        try:
-            self._from_trace(part, inputs, answers, {})
-        except Exception as exc:
-            raise LoweringError(f'torch.onnx.export of {name_of(part)} failed: {type(exc).__name__}: {last_line(exc)}') from exc
+        self._from_trace(part, inputs, answers, {})
         return self._traced(part, inputs)  # type: ignore[no-any-return]
 
     def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
@@ -93,7 +87,7 @@ class ONNX(ProgramBackend):
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
         # The exporter may ask the runtime about operators.
         quiet.onnxruntime()
-        inputs = ['image', *(f'input_{number}' for number in range(1, len(program.graph_signature.user_inputs)))]
+        inputs = input_names(len(program.graph_signature.user_inputs))
         made = torch.onnx.export(program, dynamo=True, opset_version=self.opset, input_names=inputs, output_names=list(names),
                                  verbose=False)
         assert made is not None
@@ -105,9 +99,11 @@ class ONNX(ProgramBackend):
         from ..ops.lowerings import preferring
         with TemporaryDirectory() as folder, torch.no_grad(), silenced(), preferring(**self.forms):
             draft = Path(folder) / self.file
-            torch.onnx.export(module, inputs, str(draft), dynamo=False, opset_version=self.opset,
-                              input_names=['image', *(f'input_{number}' for number in range(1, len(inputs)))],
-                              output_names=names, dynamic_axes=axes)
+            try:
+                torch.onnx.export(module, inputs, str(draft), dynamo=False, opset_version=self.opset, input_names=input_names(len(inputs)),
+                                  output_names=names, dynamic_axes=axes)
+            except Exception as exc:
+                raise LoweringError(f'torch.onnx.export of {name_of(module)} failed: {type(exc).__name__}: {last_line(exc)}') from exc
             return onnx.load(draft)
 
     def write(self, made: Any, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:

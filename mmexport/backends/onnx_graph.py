@@ -7,6 +7,11 @@ from typing import Any
 from .program import AXIS
 
 
+def input_names(count: int) -> list[str]:
+    """A whole model has one input; a part of one, in the diagnosis, may have more."""
+    return ['image', *(f'input_{number}' for number in range(1, count))]
+
+
 def nodes(proto: Any) -> Any:
     """Every node of the graph, of its inner graphs and of its functions."""
     graphs = [proto.graph, *proto.functions]

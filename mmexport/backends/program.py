@@ -4,7 +4,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -134,11 +135,14 @@ def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """torch.export and the exporters after it speak of their own affairs; what matters they raise."""
+    """torch.export and the exporters after it speak of their own affairs; what matters they raise.
+
+    On a branch on data torch.export prints the whole graph to stderr: thousands of lines.
+    """
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter('ignore')
             yield
     finally:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..cli import overrides
+from ..cli import overrides, work_dir_of
 from ..compat import check_packages
 from ..config import load_config
 from ..errors import LoweringError, first_line
@@ -20,7 +20,7 @@ def diagnose(args: argparse.Namespace) -> int:
     args.image = None
     cfg = load_config(args.config, overrides(args))
     from ..exporter import Exporter
-    home = Path(args.work_dir or Path('work_dirs') / Path(args.config).stem)
+    home = work_dir_of(args)
     with TemporaryDirectory() as folder:
         exporter = Exporter(cfg, args.checkpoint, folder, device=args.device, quiet=False, samples=False,
                             options=CheckpointOptions(trust=args.trust_checkpoint))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from torch import nn
 
 from .calls import Call
 from .remedies import remedy_for
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

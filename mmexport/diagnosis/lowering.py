@@ -1,8 +1,6 @@
 """Why a model cannot be lowered: the smallest of its modules that cannot be either."""
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -10,11 +8,9 @@ from ..adapters import Adapter
 from ..backends import Backend
 from ..errors import LoweringError, first_line
 from .calls import Call, list_calls, record
-from .finding import Diagnosis, finding
+from .finding import Diagnosis, Say, finding
 from .parts import Part, moving_axes
 from .places import operator_of, place_of
-
-Say = Callable[[str], None]
 
 
 def why_not_lowered(backend: Backend, adapter: Adapter, image: Tensor, other: Tensor, error: LoweringError,

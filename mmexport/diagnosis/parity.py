@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -12,15 +12,13 @@ from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..backends import Backend
+from ..checking.comparison import SLACK, WORST
 from ..errors import first_line
 from .calls import Call, list_calls, record, tensors_of
-from .finding import Diagnosis, class_lines, finding
+from .finding import Diagnosis, Say, class_lines, finding
 from .tapped import Tapped, Values
 
-Say = Callable[[str], None]
 FOLDED = 'with its modules watched it is right: folded, the fault is in what the format joins across modules'
-# Where eager itself jumps under noise: what share of a module's values may be beyond the tolerance, and what none may be.
-JUMPS, WORST = 0.02, 1e-2
 
 
 def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor, dynamic: Sequence[str], tolerance: float,
@@ -156,7 +154,7 @@ def differs(right: Sequence[Tensor], found: Sequence[Tensor], tolerance: float, 
         same = (one == other) | (one.isnan() & other.isnan())
         error = torch.where(same, torch.zeros_like(one), (one - other).abs() / scale).nan_to_num(float('inf'))
         worst, beyond = float(error.max()), float((error > tolerance).float().mean())
-        if not worst <= tolerance and not (jumps and beyond <= JUMPS and worst < WORST):
+        if not worst <= tolerance and not (jumps and beyond <= SLACK and worst < WORST):
             return f'off by {worst:.1e} of scale, {beyond:.0%} of the values beyond {tolerance:g}'
     return None
 

@@ -9,6 +9,8 @@ from types import TracebackType
 
 import torch
 
+from ..errors import causes
+
 _HERE = str(Path(__file__).resolve().parents[1])
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(sysconfig.get_paths()['stdlib'])))
 _FOREIGN = ('/onnx', '/openvino', '/sympy/', '/importlib', '<')
@@ -20,7 +22,7 @@ _OPERATORS = (r"OpOverload\(op='([^']+)'", r'target=torch\.ops\.([\w.]+)', r'\b(
 def place_of(exc: BaseException) -> tuple[str, int] | None:
     """The innermost line of the model in the tracebacks of `exc` and its causes, or in what it says of the graph's node."""
     found = None
-    for error in chain(exc):
+    for error in causes(exc):
         stack = getattr(error, 'stack', None)
         if stack:
             found = _last([(file, int(line)) for file, line in _LINE.findall(stack)]) or found
@@ -29,19 +31,11 @@ def place_of(exc: BaseException) -> tuple[str, int] | None:
 
 
 def operator_of(exc: BaseException) -> str | None:
-    for error in chain(exc):
+    for error in causes(exc):
         for pattern in _OPERATORS:
             if match := re.search(pattern, str(error)):
                 return match[1].strip().rstrip('.')[:120]
     return None
-
-
-def chain(exc: BaseException) -> list[BaseException]:
-    """The exception and what it was raised from, outermost first."""
-    found = [exc]
-    while (cause := found[-1].__cause__ or found[-1].__context__) is not None and cause not in found:
-        found.append(cause)
-    return found
 
 
 def of_the_model(file: str) -> bool:

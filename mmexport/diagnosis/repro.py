@@ -56,6 +56,7 @@ EXPORTED = 'torch.export.export(Part().eval(), inputs, dynamic_shapes={dims}, st
 
 def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> Path | None:
     """Write it for a part that cannot be lowered; None where the part needs what source code cannot make (a data sample, say)."""
+    place.unlink(missing_ok=True)
     arguments = _arguments(part) if part is not None else None
     if part is None or arguments is None or not cfg.filename:
         return None

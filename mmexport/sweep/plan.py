@@ -34,7 +34,7 @@ def jobs(packages: Sequence[str], backends: Sequence[str], size: tuple[int, int]
 
 def configs(package: str, match: str | None = None) -> list[str]:
     """``package::folder/file.py`` of those that stand for `package`; with `match`, every config whose name has it."""
-    root = _root(package)
+    root = config_root(package)
     if match:
         return [f'{package}::{path.relative_to(root)}' for path in sorted(root.glob('*/*.py'))
                 if path.parent.name != '_base_' and re.search(match, str(path.relative_to(root)))]
@@ -56,10 +56,11 @@ def configs(package: str, match: str | None = None) -> list[str]:
 
 def path_of(name: str) -> Path:
     package, _, relative = name.partition('::')
-    return _root(package) / relative
+    return config_root(package) / relative
 
 
-def _root(package: str) -> Path:
+def config_root(package: str) -> Path:
+    """Where an installed package of OpenMMLab keeps its configs."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise SetupError(f'{package} is not installed: pip install "mmexport[{package.removeprefix("mm")}]"')

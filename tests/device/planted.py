@@ -95,18 +95,18 @@ CLEAN = {
 
 def source(place: str, fault: str) -> str:
     _, module, init, forward = FAULTS[fault]
-    return _filled(place, module, init, forward)
+    return filled(place, module, init, forward)
 
 
 def clean_source(place: str, forward: str) -> str:
-    return _filled(place, '', '', forward)
+    return filled(place, '', '', forward)
 
 
 def marked_line(path: Path) -> int:
     return 1 + next(number for number, line in enumerate(path.read_text().splitlines()) if '# FAULT' in line)
 
 
-def _filled(place: str, module: str, init: str, forward: str) -> str:
+def filled(place: str, module: str, init: str, forward: str) -> str:
     slots = {f'{slot}_{name}': '' if slot == 'module' else 'pass' for slot in ('module', 'init', 'forward') for name in PLACES}
     slots |= {f'module_{place}': module, f'init_{place}': init or 'pass', f'forward_{place}': forward or 'pass'}
     return TEMPLATE.format(**slots)

@@ -4,62 +4,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-TEMPLATE = '''
-import numpy as np
-import torch
-from torch import nn
-from torch.nn import functional as F
-from mmseg.models.decode_heads.decode_head import BaseDecodeHead
-from mmseg.registry import MODELS
-{module}
+from tests.device.planted import CONFIG as PROJECT
+from tests.device.planted import filled
 
-class Own(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.mix = nn.Conv2d(8, 8, 1)
-
-    def forward(self, x):
-        {own}
-        return self.mix(x)
-
-
-@MODELS.register_module(force=True)
-class DiagnosedBackbone(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3, 4, 1)
-        self.stage = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1), nn.ReLU())
-
-    def forward(self, image):
-        {backbone}
-        return (self.stage(self.stem(image)),)
-
-
-@MODELS.register_module(force=True)
-class DiagnosedNeck(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.own = Own()
-        self.mix = nn.Conv2d(8, 8, 1)
-
-    def forward(self, levels):
-        x = self.own(levels[0])
-        {neck}
-        return (self.mix(x),)
-
-
-@MODELS.register_module(force=True)
-class DiagnosedHead(BaseDecodeHead):
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.mix = nn.Conv2d(8, 8, 1)
-        self.wide = nn.Conv2d(8, 8, 1)
-
-    def forward(self, levels):
-        x = levels[0]
-        {head}
-        return self.cls_seg(self.mix(x))
-'''
+IMPORTS = 'import numpy as np\nfrom torch.nn import functional as F\n'
 
 
 @dataclass(frozen=True)
@@ -76,8 +24,7 @@ class Fault:
     marked: bool = True
 
     def write(self, path: Path) -> None:
-        slots = dict.fromkeys(('own', 'backbone', 'neck', 'head'), 'pass')
-        path.write_text(TEMPLATE.format(**{**slots, self.place: self.code, 'module': self.before}))
+        path.write_text(filled(self.place, IMPORTS + self.before, '', self.code))
 
     @staticmethod
     def line(path: Path) -> int | None:
@@ -113,16 +60,6 @@ FAULTS = {
     'a size baked by int(), exported': Fault('torch_export', 'own', 'x = F.interpolate(x, size=(int(x.shape[2]) * 2, 60))  # FAULT',
                                              'neck.own', 'size baked by int() or float()', 'refused', marked=False),
 }
-CONFIG = '''
-custom_imports = dict(imports=['{module}'], allow_failed_imports=False)
-default_scope = 'mmseg'
-crop_size = (64, 96)
-model = dict(
-    type='EncoderDecoder', data_preprocessor=dict(type='SegDataPreProcessor', mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375],
-                                                  bgr_to_rgb=True, size=crop_size),
-    backbone=dict(type='DiagnosedBackbone'), neck=dict(type='DiagnosedNeck'),
-    decode_head=dict(type='DiagnosedHead', in_channels=8, channels=8, num_classes=5, norm_cfg=None,
-                     loss_decode=dict(type='CrossEntropyLoss')),
-    train_cfg=dict(), test_cfg=dict(mode='whole'))
+CONFIG = PROJECT + """
 export = dict(outputs='raw', inputs=dict(shape=(1, 3, 64, 96)), verify=dict(shapes=[(96, 80)], noises=1))
-'''
+"""

@@ -147,7 +147,7 @@ def test_a_cast_that_the_lowering_lost_is_found(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(SPOILS, 'a lost cast', half)
     fault = Fault('torchscript', 'own', 'x = x.double().cumsum(3).float()', 'neck.own', 'the conversion', 'file')
     found, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_lost', backends=[dict(type='Mistaken', spoil='a lost cast')])
-    assert [(row.stage, row.module) for row in found] == [('file', 'neck.own')]
+    assert [(row.stage, row.module, row.cause) for row in found] == [(fault.stage, fault.module, fault.cause)]
 
 
 def test_a_healthy_model_says_so(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_the_door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         common = [str(tmp_path / 'config.py'), str(tmp_path / 'c.pth'), '--work-dir', str(tmp_path / 'w')]
         assert main([*common, '--backend', 'torch_export', '--json', str(tmp_path / 'found.json')]) == 1
         said = capsys.readouterr().out
-        assert 'decode_head (DiagnosedHead)' in said
+        assert 'decode_head (OwnHead)' in said
         assert 'data-dependent Python' in said
         assert (tmp_path / 'w' / 'failed' / 'repro_torch_export.py').is_file()
         assert json.loads((tmp_path / 'found.json').read_text())[0]['module'] == 'decode_head'
