@@ -11,6 +11,9 @@ CPU    ?= https://download.pytorch.org/whl/cpu
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
 
+# pip leaves byte code to the first process (--no-compile); with this set, every process would compile torch and mmdet anew, some 10 s each.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup formats demo test lint verify-configs cpp clean
 
 help:
