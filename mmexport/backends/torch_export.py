@@ -12,6 +12,7 @@ from ..adapters import Adapter
 from ..registry import BACKENDS
 from .from_program import ProgramBackend
 from .program import silenced
+from .tensorrt_ops import SOURCE, lacking
 from .torchscript import INSIDE
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class TorchExport(ProgramBackend):
         return program
 
     def write(self, made: ExportedProgram, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
-        manifest[self.name]['nodes'] = len(made.graph.nodes)
+        manifest[self.name].update(nodes=len(made.graph.nodes), tensorrt=dict(lacks=lacking(made), source=SOURCE))
         with silenced():
             torch.export.save(made, folder / self.file, extra_files={INSIDE: json.dumps(manifest)})
         return manifest
