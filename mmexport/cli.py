@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from .errors import ConfigError, MMExportError, last_line
 
 if TYPE_CHECKING:
+    from mmengine.config import Config
+
     from .exporter import Exporter
     from .report import Report
 
@@ -46,6 +48,8 @@ def _in_words(exc: Exception) -> tuple[str, int]:
 
 def export(args: argparse.Namespace) -> int:
     """``tools/export.py``: exit code 0 verified (or not asked to), 1 not shown to be right."""
+    if args.progressive:
+        return export_progressively(args)
     codes = []
     for exporter in exporters(args):
         report = exporter.run()
@@ -57,19 +61,38 @@ def export(args: argparse.Namespace) -> int:
     return max(codes)
 
 
-def exporters(args: argparse.Namespace) -> Iterator[Exporter]:
-    """An Exporter for each of ``--outputs``, over one model and one set of eager runs."""
+def export_progressively(args: argparse.Namespace) -> int:
+    """``--progressive``: 0 where all of the model passes in every format."""
+    from .progressive import Standing, steps
+    standing = Standing()
+    cfg, common = _common(args)
+    if args.outputs and len(args.outputs) > 1:
+        raise ConfigError('--progressive keeps one file a format: name one of --outputs final raw')
+    for part, found in steps(standing, cfg, args.checkpoint, work_dir_of(args), **common):
+        if not args.quiet:
+            print(f'part: {part}', *([str(found)] if isinstance(found, Exception) else found.lines()), sep='\n')
+    print('\n'.join(standing.lines()), file=sys.stderr if args.quiet else sys.stdout)
+    return 0 if standing.passed else 1
+
+
+def _common(args: argparse.Namespace) -> tuple[Config, dict[str, Any]]:
+    """The config, and what every Exporter of this command gets."""
     from .compat import check_packages
     from .config import load_config
     check_packages()
     cfg = load_config(args.config, overrides(args))
-    from .exporter import Exporter
     from .model import CheckpointOptions
+    options = CheckpointOptions(args.ema, args.trust_checkpoint, args.allow_partial)
+    return cfg, dict(device=args.device, options=options, checking=not args.no_verify, samples=not args.no_samples, quiet=args.quiet,
+                     fix=args.fix, diagnose=not args.no_diagnose)
+
+
+def exporters(args: argparse.Namespace) -> Iterator[Exporter]:
+    """An Exporter for each of ``--outputs``, over one model and one set of eager runs."""
+    cfg, common = _common(args)
+    from .exporter import Exporter
     from .verify import Memory
     work_dir = work_dir_of(args)
-    options = CheckpointOptions(args.ema, args.trust_checkpoint, args.allow_partial)
-    common: dict[str, Any] = dict(device=args.device, options=options, checking=not args.no_verify, samples=not args.no_samples,
-                                  quiet=args.quiet, fix=args.fix, diagnose=not args.no_diagnose)
     if not args.outputs or len(args.outputs) == 1:
         yield Exporter(cfg, args.checkpoint, work_dir, **common)
         return

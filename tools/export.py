@@ -24,6 +24,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--trust-checkpoint', action='store_true', help='read a pickle with classes of its own; it can run code')
     parser.add_argument('--allow-partial', action='store_true', help='load although over 1%% of the keys are missing')
     parser.add_argument('--fix', action='store_true', help='mend tensors on the wrong device for the time of the export (tools/audit.py)')
+    parser.add_argument('--progressive', action='store_true',
+                        help='the backbone, then backbone and neck, then all; keeps the largest part that is right')
     parser.add_argument('--no-verify', action='store_true', help='only lower; the report then says "not run"')
     parser.add_argument('--no-samples', action='store_true', help='leave inputs and expected outputs out of the folder')
     parser.add_argument('--no-diagnose', action='store_true', help='after a failure do not look for the smallest module that fails')

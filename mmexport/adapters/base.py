@@ -40,6 +40,8 @@ class Adapter(nn.Module):
     """
 
     task: ClassVar[str]
+    # Whether it may be chosen by what the model has; else only ``export.task`` can name it.
+    automatic: ClassVar[bool] = True
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__()
@@ -140,7 +142,7 @@ def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'fin
                                         'inferred')
         return known[task](model, outputs, normalize)  # type: ignore[no-any-return]
     for cls in known.values():
-        if cls.matches(model):
+        if cls.automatic and cls.matches(model):
             return cls(model, outputs, normalize)  # type: ignore[no-any-return]
     raise UnsupportedModelError(f'no adapter knows {type(model).__name__} (there are {", ".join(known)}); write one, register it '
                                 'with @ADAPTERS.register_module() and name its module in custom_imports')

@@ -1,0 +1,78 @@
+"""The first part of a model alone: its backbone, or backbone and neck. Of any detector or segmentor that has them."""
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UnsupportedModelError
+from ..registry import ADAPTERS
+from .base import Adapter, OutputSpec
+
+
+@ADAPTERS.register_module()
+class Backbone(Adapter):
+    """``feature_0``, ``feature_1``, ... as the backbone returns them, whatever `outputs` says.
+
+    It is taken only where ``export.task`` asks for it.
+    """
+
+    task = 'features'
+    automatic = False
+    part: ClassVar[str] = 'backbone'
+
+    def __init__(self, model: nn.Module, outputs: str = 'raw', normalize: bool = False) -> None:
+        super().__init__(model, 'raw', normalize)
+        self.ranks: list[int] = []
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        return all(isinstance(getattr(model, name, None), nn.Module) for name in cls.part.split('+'))
+
+    @property
+    def num_classes(self) -> int:
+        return 0
+
+    @property
+    def specs(self) -> tuple[OutputSpec, ...]:
+        if not self.ranks:
+            with torch.no_grad():
+                self.raw(next(self.model.parameters()).new_zeros(1, 3, 256, 256))
+        return tuple(OutputSpec(f'feature_{number}', 'float32', *_axes(rank)) for number, rank in enumerate(self.ranks))
+
+    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        found = image
+        for name in self.part.split('+'):
+            found = getattr(self.model, name)(found)
+        features = tuple(_tensors(found))
+        if not features:
+            raise UnsupportedModelError(f'the {self.part} of {type(self.model).__name__} returns no float tensor')
+        self.ranks = [feature.dim() for feature in features]
+        return features
+
+    def notes(self) -> dict[str, Any]:
+        return {'part': self.part}
+
+
+@ADAPTERS.register_module()
+class BackboneNeck(Backbone):
+    """As `Backbone`, behind the neck."""
+
+    part = 'backbone+neck'
+
+
+def _axes(rank: int) -> tuple[tuple[str, ...], str]:
+    """Axes and kind: feature maps are counted by pixel, token lists by token."""
+    if rank == 4:
+        return ('batch', 'channel', 'h', 'w'), 'pixels'
+    return ('batch', *(f'axis_{number}' for number in range(1, rank))), 'queries' if rank >= 3 else 'map'
+
+
+def _tensors(found: Any) -> list[Tensor]:
+    """The float tensors of what a module returned, in order."""
+    if isinstance(found, Tensor):
+        return [found] if found.is_floating_point() else []
+    if isinstance(found, dict):
+        found = list(found.values())
+    return [tensor for item in found for tensor in _tensors(item)] if isinstance(found, (list, tuple)) else []

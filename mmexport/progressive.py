@@ -1,0 +1,86 @@
+"""A new model, forwards: its backbone, then backbone and neck, then all of it; the largest part that is right is kept."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from .adapters.parts import Backbone, BackboneNeck
+from .errors import LoweringError
+from .exporter import Exporter
+from .report import Report
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+ALL = 'all'
+
+
+@dataclass
+class Standing:
+    """By format, the largest part that passed and the one that did not."""
+
+    kept: dict[str, str] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return not self.stopped
+
+    def lines(self) -> list[str]:
+        return [f'{name}: {self.kept.get(name, "no part")} passes, {part} does not' for name, part in self.stopped.items()] + [
+            f'{name}: all of it passes' for name in self.kept if name not in self.stopped]
+
+
+Step = tuple[str, Report | LoweringError]
+
+
+def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str | Path, **common: Any) -> Iterator[Step]:
+    """Export part after part into one `work_dir`, each with the formats that the part before passed in.
+
+    A part that passes replaces the smaller one, and one that fails replaces nothing; so what lies there at the end is the largest that
+    was right, and its manifest says ``part``. The last one has none: it is the model.
+
+    Args:
+        standing: gets what came of it.
+        common: for `Exporter`.
+    """
+    common = dict(common)
+    for part, task in parts(cfg, common):
+        step_cfg = cfg if task is None else _for_part(cfg, task)
+        exporter = Exporter(step_cfg, checkpoint, work_dir, **common)
+        exporter.backends = [backend for backend in exporter.backends if backend.name not in standing.stopped]
+        if not exporter.backends:
+            return
+        try:
+            report = exporter.run()
+            found: Report | LoweringError = report
+            verdicts = {check.backend: check.passed for check in report.checks}
+        except LoweringError as exc:
+            found, verdicts = exc, {}
+        for backend in exporter.backends:
+            if verdicts.get(backend.name, False) is False:
+                standing.stopped[backend.name] = part
+            else:
+                standing.kept[backend.name] = part
+        common.update(model=exporter.model, fit=exporter.fit)
+        yield part, found
+
+
+def parts(cfg: Config, common: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """Word and ``export.task`` of each part that the model has; asked one by one, the model is there after the first."""
+    yield Backbone.part, 'Backbone'
+    model = common.get('model')
+    if isinstance(model, nn.Module) and BackboneNeck.matches(model):
+        yield BackboneNeck.part, 'BackboneNeck'
+    yield ALL, None
+
+
+def _for_part(cfg: Config, task: str) -> Config:
+    other = copy.deepcopy(cfg)
+    other.merge_from_dict({'export.task': task, 'export.outputs': 'raw', 'export.inputs.image': None})
+    return other
