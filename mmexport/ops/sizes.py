@@ -43,10 +43,11 @@ def at_least_zero(side: Any) -> Any:
 
 
 def equal(one: Any, other: Any) -> Any:
-    """1 where the sizes are equal, else 0."""
+    """1 where the sizes are equal, else 0; sizes are above zero."""
     same = one == other
     if isinstance(same, Tensor):
         return same.long()
     if isinstance(same, torch.SymBool):
-        return 1 - torch.sym_min(torch.sym_max(one - other, other - one), 1)
+        # The smaller over the larger is 0. OpenVINO has no rule for sym_min and sym_max.
+        return (one // other) * (other // one)
     return int(same)
