@@ -13,6 +13,7 @@ from .adapters import Adapter, build_adapter
 from .adapters.base import InputGuard
 from .artifact import Artifact, workshop
 from .backends import Backend, build_backend
+from .checking.reduced import FULL
 from .checking.samples import Sample
 from .checkpoint import LoadReport
 from .config import export_section
@@ -214,7 +215,7 @@ class Exporter:
             return None
         with self.step("Running the config's own test pipeline and test_step"):
             backend = next(backend for backend in self.backends if backend.name == artifact.backend)
-            return check_pipeline(adapter, backend.load(artifact, self.device), photograph)
+            return check_pipeline(adapter, backend.load(artifact, self.device), photograph, artifact.manifest.get('precision', FULL))
 
     def _stages(self, adapter: Adapter, samples: list[Sample]) -> list[Any]:
         return patched_rows(adapter, samples, self.tolerance) if samples else []

@@ -16,6 +16,7 @@ from .adapters import Adapter
 from .adapters.mask_classification import boxes_of
 from .checking.instances import compare_instances
 from .checking.labels import compare_panoptic
+from .checking.reduced import FULL, REDUCED
 from .photograph import Photograph
 
 # Padding takes part in the artifact's area ratios and not in mmdet's, which crops first; without padding all must agree.
@@ -51,7 +52,7 @@ class PipelineCheck:
         return {**asdict(self), 'passed': self.passed, 'reason': self.reason}
 
 
-def check_pipeline(adapter: Adapter, artifact: Callable[[Tensor], Any], photograph: Photograph) -> PipelineCheck:
+def check_pipeline(adapter: Adapter, artifact: Callable[[Tensor], Any], photograph: Photograph, precision: str = FULL) -> PipelineCheck:
     """Compare the artifact's decisions on the photograph with those of the model's own ``test_step``."""
     if adapter.outputs != 'final':
         return PipelineCheck(skipped='raw outputs hold no decisions')
@@ -66,7 +67,7 @@ def check_pipeline(adapter: Adapter, artifact: Callable[[Tensor], Any], photogra
         raw, seen = adapter.watch(image)
         evidence = {name: tensor.cpu() for name, tensor in adapter.evidence(raw, image, seen).items()}
     shares = _agreements(wanted, found, evidence, height, width)
-    threshold = PADDED_AGREEMENT if any(padded) else 1.0
+    threshold = min(PADDED_AGREEMENT if any(padded) else 1.0, REDUCED[precision].agreement if precision != FULL else 1.0)
     return PipelineCheck(min(shares), threshold, padded, tuple(image.shape))
 
 

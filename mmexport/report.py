@@ -9,6 +9,7 @@ from typing import Any
 from .artifact import Artifact
 from .checking.comparison import Comparison
 from .checking.main import EAGER
+from .checking.reduced import FULL, rule
 from .checkpoint import LoadReport
 from .device import Audit
 from .diagnosis import Diagnosis
@@ -134,6 +135,9 @@ class Report:
         if fused:
             yield (f"  conv+bn folded {fused['conv_bn_folded']}, linear layers joined {fused['linear_layers_joined']}, "
                    f"nodes {fused['nodes_before']} -> {fused['nodes_after']}")
+        precision = artifact.manifest.get('precision', FULL)
+        if precision != FULL:
+            yield f'  {rule(precision)}'
         if check.found is None:
             yield '  not run (--no-verify)'
             return

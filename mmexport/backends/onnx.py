@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from ..adapters import Adapter
 from ..artifact import Artifact
 from ..checking import quiet
-from ..errors import LoweringError, last_line
+from ..errors import ConfigError, LoweringError, last_line
 from ..registry import BACKENDS
 from .base import Run, name_of
 from .from_program import ProgramBackend
 from .onnx_graph import input_names, name_axes, nodes
+from .onnx_half import halved
 from .program import AXIS, silenced
 from .trtexec import trtexec_line
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
 LIMIT = 1_900_000_000
 OPSET = 18
+PRECISIONS = {'fp32': 'float32', 'fp16': 'float16'}
 WHY_18 = ('18: ONNX Runtime has had CUDA kernels for the GridSample of opsets 16 to 19 for long and for 20 and 22 only lately (it falls '
           'back to the CPU without a word), and TensorRT has been wrong at 20')
 
@@ -40,6 +42,7 @@ class ONNX(ProgramBackend):
         opset: of the standard domain, the only one that is used.
         dynamo: through ``torch.export``; False takes the old exporter, through ``torch.jit.trace``.
         simplify: let onnxslim fold what it can. What is verified is the simplified file.
+        precision: ``fp16`` halves the file, see `onnx_half` for what stays in float32; it is judged by the rules of float16.
     """
 
     name = 'onnx'
@@ -47,8 +50,10 @@ class ONNX(ProgramBackend):
     runtime = 'onnxruntime'
     forms = {'deformable_attention': 'grid'}
 
-    def __init__(self, opset: int = OPSET, dynamo: bool = True, simplify: bool = False) -> None:
-        self.opset, self.dynamo, self.simplify = int(opset), dynamo, simplify
+    def __init__(self, opset: int = OPSET, dynamo: bool = True, simplify: bool = False, precision: str = 'fp32') -> None:
+        if precision not in PRECISIONS:
+            raise ConfigError(f"ONNX: precision is {' or '.join(PRECISIONS)}, not {precision!r}")
+        self.opset, self.dynamo, self.simplify, self.precision = int(opset), dynamo, simplify, precision
 
     def unavailable(self) -> str | None:
         needed = ['onnx', 'onnxruntime', *(['onnxscript'] if self.dynamo else []), *(['onnxslim'] if self.simplify else [])]
@@ -107,27 +112,29 @@ class ONNX(ProgramBackend):
             return onnx.load(draft)
 
     def write(self, made: Any, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
-        proto = self._finished(made, [spec.name for spec in adapter.specs])
+        proto, kept = self._finished(made, [spec.name for spec in adapter.specs])
         if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
             raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
+        manifest['precision'] = PRECISIONS[self.precision]
         domains = sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import})
         image = manifest['inputs'][0]
         manifest[self.name].update(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', domains=domains,
-                                   dynamo=self.dynamo, simplified=self.simplify, nodes=sum(1 for _ in nodes(proto)),
+                                   dynamo=self.dynamo, simplified=self.simplify, float32=kept, nodes=sum(1 for _ in nodes(proto)),
                                    trtexec=trtexec_line(self.file, image['traced'], image['dynamic']) if 'traced' in image else None)
         self._save(proto, folder / self.file, manifest)
         return manifest
 
-    def _finished(self, proto: Any, names: list[str]) -> Any:
-        """Simplified where that was asked for, its outputs in order, its open axes named ``batch``, ``height`` and ``width``."""
+    def _finished(self, proto: Any, names: list[str]) -> tuple[Any, dict[str, Any] | None]:
+        """Simplified and halved where that was asked for, its open axes named; and what stayed in float32."""
         if self.simplify:
             import onnxslim
             proto = onnxslim.slim(proto)
         found = [output.name for output in proto.graph.output]
         if found != names:
             raise LoweringError(f'the graph answers {", ".join(found)}, and should answer {", ".join(names)}')
+        proto, kept = halved(proto) if self.precision == 'fp16' else (proto, None)
         name_axes(proto)
-        return proto
+        return proto, kept
 
     def _save(self, proto: Any, path: Path, manifest: dict[str, Any]) -> None:
         import onnx

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..adapters import Adapter
 from ..checking import quiet
+from ..checking.runners.openvino import PLACE
+from ..errors import ConfigError
 from ..registry import BACKENDS
 from .from_program import ProgramBackend
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+# The compiler's word, and what the checker calls it.
+HINTS = {'fp32': ('f32', 'float32'), 'bf16': ('bf16', 'bfloat16')}
 
 
 @BACKENDS.register_module()
@@ -20,12 +25,21 @@ class OpenVINO(ProgramBackend):
     """Lower with ``openvino.convert_model``; weights stay float32 in the file.
 
     It is compiled with ``INFERENCE_PRECISION_HINT=f32`` when it is checked: the default may pick bfloat16, an error of 1e-2.
+
+    Args:
+        precision: ``bf16`` compiles with that hint instead, and is judged by the rules of bfloat16. The file is the same, but for a note
+            of it (``rt_info``); a processor without bfloat16 may compute in float32.
     """
 
     name = 'openvino'
     file = 'model.xml'
     runtime = 'openvino'
     forms = {'deformable_attention': 'grid'}
+
+    def __init__(self, precision: str = 'fp32') -> None:
+        if precision not in HINTS:
+            raise ConfigError(f"OpenVINO: precision is {' or '.join(HINTS)}, not {precision!r}")
+        self.precision = precision
 
     def unavailable(self) -> str | None:
         if find_spec('openvino') is None:
@@ -40,6 +54,8 @@ class OpenVINO(ProgramBackend):
 
     def write(self, made: Any, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
         openvino = quiet.openvino()
-        manifest[self.name].update(version=openvino.__version__, compile=dict(INFERENCE_PRECISION_HINT='f32'), ops=len(made.get_ops()))
+        hint, manifest['precision'] = HINTS[self.precision]
+        made.set_rt_info(hint, [*PLACE])
+        manifest[self.name].update(version=openvino.__version__, compile=dict(INFERENCE_PRECISION_HINT=hint), ops=len(made.get_ops()))
         openvino.save_model(made, str(folder / self.file), compress_to_fp16=False)
         return manifest

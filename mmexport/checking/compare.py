@@ -11,13 +11,14 @@ from .comparison import DEFAULT_TOLERANCE, Comparison
 from .continuous import compare_continuous
 from .instances import compare_instances
 from .labels import compare_labels, compare_panoptic
+from .reduced import FULL, REDUCED
 
 Spec = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
 
 
 def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], evidence: Tensors, *, sample: str, stage: str,
-            floors: Mapping[str, float] | None = None, tolerance: float = DEFAULT_TOLERANCE) -> list[Comparison]:
+            floors: Mapping[str, float] | None = None, tolerance: float = DEFAULT_TOLERANCE, precision: str = FULL) -> list[Comparison]:
     """Judge all outputs of one sample.
 
     Args:
@@ -26,9 +27,10 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
         actual: what was returned, in order.
         evidence: what eager knows about its own decisions, see `mmexport.adapters`.
         floors: by output name, see `Comparison.floor`.
+        precision: what the file computes in.
     """
     def row(name: str, kind: str, **found: Any) -> Comparison:
-        return Comparison(sample, name, stage, kind, tolerance, floor=(floors or {}).get(name, 0.0), **found)
+        return Comparison(sample, name, stage, kind, tolerance, floor=(floors or {}).get(name, 0.0), precision=precision, **found)
 
     names = [str(spec['name']) for spec in specs]
     if len(actual) != len(specs):
@@ -41,6 +43,7 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
               if (problem := _shape_or_dtype(expected[str(spec['name'])], given[str(spec['name'])]))]
     if broken:
         return broken
+    clear = None if precision == FULL else 2 * REDUCED[precision].median
     rows = []
     for spec in specs:
         name, kind = str(spec['name']), str(spec['kind'])
@@ -51,7 +54,7 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
         elif kind == 'panoptic':
             found = compare_panoptic(expected[name], given[name], evidence)
         else:
-            found = compare_continuous(kind, name, expected, given, evidence, tolerance)
+            found = compare_continuous(kind, name, expected, given, evidence, tolerance, clear)
         rows.append(row(name, kind, **found))
     group = [str(spec['name']) for spec in specs if spec['kind'] == 'instance']
     if group:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from . import reduced
+
 # 1e-4 of an output's scale for float32: some hundred roundings of 6e-8, amplified by a network's depth (folding conv+bn alone moves
 # ResNet-50's outputs by about 1e-6 to 1e-5), and a hundred times below what moves a decision.
 DEFAULT_TOLERANCE = 1e-4
@@ -26,6 +28,7 @@ class Comparison:
         median: median over units of their largest error.
         floor: the share beyond that eager shows against itself under noise of 1e-6; above zero the model is discontinuous.
         metrics: figures in the task's own terms.
+        precision: what the file computes in; below float32 other rules hold, see `mmexport.checking.reduced`.
     """
 
     sample: str
@@ -41,6 +44,7 @@ class Comparison:
     median: float | None = None
     floor: float = 0.0
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    precision: str = reduced.FULL
 
     @property
     def continuous(self) -> bool:
@@ -48,6 +52,8 @@ class Comparison:
 
     @property
     def rule(self) -> str:
+        if self.precision != reduced.FULL:
+            return reduced.rule(self.precision)
         if not self.continuous:
             return 'equal where eager is clear' if self.floor == 0 else f'differs clearly in at most {self.floor:.4f}, as under noise'
         if self.floor == 0:
@@ -59,6 +65,8 @@ class Comparison:
         """Why it does not pass, in words; None where it does."""
         if self.problem:
             return self.problem
+        if self.precision != reduced.FULL:
+            return reduced.reason(self.precision, self.continuous, self.median, self.cosine, self.beyond, self.metrics)
         # Decisions get what noise itself does to them and no more: two points of a label map are a segment.
         allowed = self.floor if self.floor == 0 or not self.continuous else self.floor + SLACK
         if not self.continuous:

@@ -13,9 +13,10 @@ MAX_EXEMPT = 0.25
 
 
 def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor],
-                       evidence: Mapping[str, Tensor], tolerance: float) -> dict[str, Any]:
+                       evidence: Mapping[str, Tensor], tolerance: float, clear: float | None = None) -> dict[str, Any]:
     """`kind`: ``queries`` (N, Q, ...) counts queries, ``pixels`` (N, C, h, w) and ``map`` (N, h, w) count pixels.
 
+    With `clear`, decisions are compared too where the best class is ahead of the next by that much of the scale.
     ``evidence['exempt']`` (N, h, w) takes pixels out that sit on an edge of the model's own choice (PointRend's top-k).
     """
     wanted, got = expected[name].double(), actual[name].double()
@@ -35,6 +36,8 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
     else:
         units = _units(error, kind) / scale
     metrics.update(_task_metrics(kind, name, wanted, got))
+    if clear is not None:
+        metrics.update(_clear_decisions(kind, wanted, got, clear * scale))
     return dict(max_abs=float(error.max()), max_rel=float(error.max()) / scale,
                 cosine=float(F.cosine_similarity(wanted.flatten(), got.flatten(), dim=0, eps=TINY)),
                 beyond=float((units > tolerance).double().mean()), median=float(units.median()), metrics=metrics)
@@ -50,6 +53,18 @@ def _units(error: Tensor, kind: str) -> Tensor:
 def _without(error: Tensor, exempt: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     """The error with zeros at exempt pixels, and which pixels remain (N, h, w)."""
     return error.masked_fill(exempt[:, None] if kind == 'pixels' else exempt, 0.0), ~exempt
+
+
+def _clear_decisions(kind: str, wanted: Tensor, got: Tensor, ahead: float) -> dict[str, float]:
+    """Of the decisions in which eager is ahead by `ahead`, the share that stays; and how many those are."""
+    axis = 1 if kind == 'pixels' else 2
+    if kind == 'map' or wanted.shape[axis] == 1 or (kind == 'queries' and wanted.dim() != 3):
+        return {}
+    best = wanted.topk(2, dim=axis).values
+    clear = (best.select(axis, 0) - best.select(axis, 1)) > ahead
+    same = wanted.argmax(axis) == got.argmax(axis)
+    stays = float(same[clear].double().mean()) if bool(clear.any()) else 0.0
+    return {'clear_share': float(clear.double().mean()), 'clear_agreement': stays}
 
 
 def _task_metrics(kind: str, name: str, wanted: Tensor, got: Tensor) -> dict[str, float]:

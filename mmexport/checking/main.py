@@ -17,6 +17,7 @@ from .compare import compare
 from .comparison import Comparison
 from .files import Runner, load, runner_of, stale
 from .options import parse
+from .reduced import FULL
 from .samples import Sample, read_samples
 from .timing import typical
 from .vacuous import vacuous
@@ -108,7 +109,8 @@ def table(found: dict[str, Any]) -> str:
 
 def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra: dict[str, Any],
                   device: torch.device) -> list[Comparison]:
-    common: dict[str, Any] = dict(sample=sample.name, floors=extra['floors'], tolerance=extra['tolerance'])
+    common: dict[str, Any] = dict(sample=sample.name, floors=extra['floors'], tolerance=extra['tolerance'],
+                                  precision=manifest.get('precision', FULL))
     try:
         image = sample.image.to(device, copy=True)
         with torch.no_grad():

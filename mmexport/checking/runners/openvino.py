@@ -9,13 +9,18 @@ from torch import Tensor
 
 from .. import quiet
 
+# Where a file says in what it is to compute.
+PLACE = ('mmexport', 'precision')
+
 
 def load(file: Path, device: torch.device) -> Callable[..., Any]:
     if device.type != 'cpu':
         raise ValueError(f'OpenVINO runs on the CPU here, not on {device}')
+    core = quiet.openvino().Core()
+    model = core.read_model(str(file))
     # The default may pick bfloat16 on processors that have it: an error of 1e-2 that no table would explain.
-    compiled = quiet.openvino().Core().compile_model(str(file), 'CPU', {'INFERENCE_PRECISION_HINT': 'f32',
-                                                                'INFERENCE_NUM_THREADS': torch.get_num_threads()})
+    hint = model.get_rt_info([*PLACE]).astype(str) if model.has_rt_info([*PLACE]) else 'f32'
+    compiled = core.compile_model(model, 'CPU', {'INFERENCE_PRECISION_HINT': hint, 'INFERENCE_NUM_THREADS': torch.get_num_threads()})
 
     def run(image: Tensor) -> tuple[Tensor, ...]:
         answers = compiled(image.numpy())

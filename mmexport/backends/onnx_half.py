@@ -1,0 +1,56 @@
+"""Weights and arithmetic in float16, but where that is known to be wrong."""
+from __future__ import annotations
+
+from typing import Any
+
+# Sums over many values, and exponentials: 11 bits are too few. GridSample multiplies by the fraction of a place.
+KEPT_OPS = ('LayerNormalization', 'InstanceNormalization', 'GroupNormalization', 'BatchNormalization', 'Softmax', 'LogSoftmax',
+            'ReduceMean', 'ReduceSum', 'ReduceLogSumExp', 'GridSample')
+# Behind these, what reaches a sampling place is a feature and no longer a place.
+PROJECTIONS = ('MatMul', 'Gemm', 'Conv')
+
+
+def halved(proto: Any) -> tuple[Any, dict[str, Any]]:
+    """`proto` in float16 with inputs and outputs as they were, and which nodes stay in float32.
+
+    Uses the converter of ``onnxruntime.transformers``, whose own list of operators without a float16 form is kept too.
+    """
+    from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
+    from onnxruntime.transformers.onnx_model import OnnxModel
+    places = sampling_locations(proto)
+    made = convert_float_to_float16(proto, keep_io_types=True, op_block_list=[*DEFAULT_OP_BLOCK_LIST, *KEPT_OPS], node_block_list=places)
+    # It puts its casts behind everything.
+    sortable = OnnxModel(made)
+    sortable.topological_sort()
+    made = sortable.model
+    _drop_repeated(made.graph)
+    # Its notes on types, some of which are those of before.
+    del made.graph.value_info[:]
+    present = {node.op_type for node in proto.graph.node}
+    return made, dict(operators=sorted(present & {*DEFAULT_OP_BLOCK_LIST, *KEPT_OPS}), sampling_locations=places)
+
+
+def _drop_repeated(graph: Any) -> None:
+    """A value that a node reads twice gets two casts, of one name and one output."""
+    made: set[str] = set()
+    for node in list(graph.node):
+        if node.op_type == 'Cast' and node.output[0] in made:
+            graph.node.remove(node)
+        made.update(node.output)
+
+
+def sampling_locations(proto: Any) -> list[str]:
+    """Names of the nodes that compute where GridSample reads: from its grid back to the projections that offsets come from.
+
+    A place in 0..1 times a width of 128 leaves 3 bits of a float16 for the fraction of a pixel.
+    """
+    made_by = {name: node for node in proto.graph.node for name in node.output}
+    waiting = [node.input[1] for node in proto.graph.node if node.op_type == 'GridSample']
+    found: dict[str, None] = {}
+    while waiting:
+        node = made_by.get(waiting.pop())
+        if node is None or node.op_type in PROJECTIONS or node.name in found:
+            continue
+        found[node.name] = None
+        waiting += node.input
+    return sorted(found)

@@ -1,0 +1,54 @@
+"""What is right for a file that computes in fewer bits: its own tolerance, and that its decisions are eager's."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FULL = 'float32'
+# Figures in the task's own terms that are shares of 1.
+AGREEMENTS = ('clear_agreement', 'mask_iou')
+CLEAR_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """`median`: what the median unit (pixel, query) may be off, over the output's scale. `agreement`: of the decisions in which eager is
+    ahead by twice that.
+    """
+
+    median: float
+    agreement: float
+
+
+# Ten units of rounding (float16 has 11 bits, bfloat16 8) for a network's depth. The largest error is no measure: where a model itself
+# jumps, a few units are off by anything; the share of decisions that stay says what that costs.
+REDUCED = {'float16': Reduced(median=5e-3, agreement=0.99), 'bfloat16': Reduced(median=4e-2, agreement=0.97)}
+
+
+def rule(precision: str) -> str:
+    limits = REDUCED[precision]
+    return f'{precision}: median <= {limits.median:g}, {limits.agreement:.0%} of clear decisions stay'
+
+
+def reason(precision: str, continuous: bool, median: float | None, cosine: float | None, beyond: float | None,
+           metrics: Mapping[str, Any]) -> str | None:
+    """Why an output of a file of this precision does not pass, or None."""
+    limits = REDUCED[precision]
+    if continuous:
+        if median is None or cosine is None:
+            return 'nothing was compared'
+        if not median <= limits.median:
+            return f'median error {median:.1e} of scale, {limits.median:g} may be in {precision}'
+    if float(metrics.get('clear_share', 1.0)) < CLEAR_SHARE:
+        return f"eager is clear about {metrics['clear_share']:.0%} of its decisions only, too few to judge {precision} by"
+    known = [(name, float(metrics[name])) for name in AGREEMENTS if name in metrics]
+    if not continuous and 'pixel_agreement' in metrics:
+        known = [('pixel_agreement', float(metrics['pixel_agreement']))]
+    if not known:
+        # Scores have no decision in them; of instances it is the share of rows that were found again.
+        known = [('cosine', float(cosine))] if continuous and cosine is not None else [] if beyond is None else [('found', 1 - beyond)]
+    if not known:
+        return 'nothing was compared'
+    name, share = min(known, key=lambda found: found[1])
+    return None if share >= limits.agreement else f'{name} {share:.2%}, {limits.agreement:.0%} must be in {precision}'
