@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from mmexport.ops.sizes import at_least_zero, missing
+from mmexport.ops.sizes import reaching
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -28,13 +28,7 @@ class AdaptivePadding(Patch):
 
 
 def _get_pad_shape(module: Any, input_shape: Any) -> tuple[Any, ...]:
-    """``max((ceil(side / stride) - 1) * stride + reach - side, 0)``, in which only what exceeds a multiple depends on the side."""
-    found = []
-    for side, kernel, stride, dilation in zip(input_shape, module.kernel_size, module.stride, module.dilation, strict=True):
-        reach = (kernel - 1) * dilation + 1
-        needed = missing(side, stride) + reach - stride
-        found.append(needed if reach >= stride else at_least_zero(needed))
-    return tuple(found)
+    return tuple(reaching(*axis) for axis in zip(input_shape, module.kernel_size, module.stride, module.dilation, strict=True))
 
 
 def _forward(module: Any, x: Tensor) -> Tensor:

@@ -42,6 +42,15 @@ def at_least_zero(side: Any) -> Any:
     return torch.sym_max(side, 0)
 
 
+def reaching(side: Any, kernel: int, stride: int, dilation: int) -> Any:
+    """``max((ceil(side / stride) - 1) * stride + reach - side, 0)``, the padding with which a kernel that reaches so far ends where the
+    side does ("same", as TensorFlow pads). Only what exceeds a multiple of the stride depends on the side.
+    """
+    reach = (kernel - 1) * dilation + 1
+    needed = (missing(side, stride) if stride > 1 else 0) + reach - stride
+    return needed if reach >= stride else at_least_zero(needed)
+
+
 def equal(one: Any, other: Any) -> Any:
     """1 where the sizes are equal, else 0; sizes are above zero."""
     same = one == other

@@ -50,6 +50,18 @@ def test_adaptive_padding_equals_upstream(package: str, padding: str, kernel: in
         assert torch.equal(one, traced(image))
 
 
+@pytest.mark.parametrize(('kernel', 'stride', 'dilation'), [(3, 2, 1), (5, 2, 1), (3, 1, 2), (1, 1, 1), (1, 2, 1)])
+def test_a_convolution_that_pads_for_itself_equals_upstream(kernel: int, stride: int, dilation: int) -> None:
+    from mmcv.cnn.bricks import Conv2dAdaptivePadding
+    layer = Conv2dAdaptivePadding(3, 4, kernel, stride, dilation=dilation).eval()
+    traced = traced_once('ConvAdaptivePadding', layer, (torch.randn(1, 3, 16, 16),))
+    for size in ((16, 16), (17, 31), (9, 48)):
+        image = torch.randn(2, 3, *size)
+        one, other = both('ConvAdaptivePadding', lambda image=image: layer(image))
+        assert torch.equal(one, other)
+        assert torch.equal(one, traced(image))
+
+
 @pytest.mark.parametrize('package', ['mmseg', 'mmdet'])
 @pytest.mark.parametrize('shift', [0, 3])
 def test_shift_window_attention_equals_upstream(package: str, shift: int) -> None:
