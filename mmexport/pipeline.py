@@ -18,6 +18,7 @@ from .checking.instances import compare_instances
 from .checking.labels import compare_panoptic
 from .checking.reduced import FULL, REDUCED
 from .photograph import Photograph
+from .randomness import drawn_alike
 
 # Padding takes part in the artifact's area ratios and not in mmdet's, which crops first; without padding all must agree.
 PADDED_AGREEMENT = 0.99
@@ -64,7 +65,8 @@ def check_pipeline(adapter: Adapter, artifact: Callable[[Tensor], Any], photogra
         found = {spec.name: output.cpu() for spec, output in zip(adapter.specs, artifact(image), strict=True)}
         wanted = {name: tensor.cpu() for name, tensor in adapter.read(run_test_step(adapter, photograph.packed)).items()}
         image = adapter.preprocess(image)
-        raw, seen = adapter.watch(image)
+        with drawn_alike():
+            raw, seen = adapter.watch(image)
         evidence = {name: tensor.cpu() for name, tensor in adapter.evidence(raw, image, seen).items()}
     shares = _agreements(wanted, found, evidence, height, width)
     threshold = min(PADDED_AGREEMENT if any(padded) else 1.0, REDUCED[precision].agreement if precision != FULL else 1.0)
@@ -77,7 +79,8 @@ def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
     sample = packed['data_samples']
     size = tuple(sample.metainfo['img_shape'][:2])
     sample.set_metainfo(dict(ori_shape=size, scale_factor=(1.0, 1.0)))
-    found: list[Any] = adapter.model.test_step(dict(inputs=[packed['inputs']], data_samples=[sample]))  # type: ignore[operator]
+    with drawn_alike():
+        found: list[Any] = adapter.model.test_step(dict(inputs=[packed['inputs']], data_samples=[sample]))  # type: ignore[operator]
     return found
 
 

@@ -21,6 +21,7 @@ from .checking.main import EAGER, vacuous_outputs, verdict
 from .checking.samples import Sample, write_samples
 from .checking.timing import typical
 from .device import Audit
+from .randomness import drawn_alike
 
 NOISE = 1e-6
 CLOSER = 9
@@ -61,7 +62,7 @@ class Memory:
     def watch(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         key = (name, f'{when} {self.patches if when == "patched" else ""}', hashlib.sha256(image.cpu().numpy().tobytes()).hexdigest())
         if key not in self.seen:
-            with torch.no_grad():
+            with torch.no_grad(), drawn_alike():
                 self.seen[key] = adapter.watch(image)
         return self.seen[key]
 
