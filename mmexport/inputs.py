@@ -23,16 +23,20 @@ ODD_SHAPE = (250, 333)
 
 
 def traced_shape(cfg: Config, section: dict[str, Any]) -> tuple[int, int, int, int]:
-    """(N, 3, H, W) from the export section, else the size that the model was trained at, else 512 x 512."""
+    """(N, C, H, W) from the export section, else the size that the model was trained at, else 512 x 512; C is 3, or as many channels as
+    the data_preprocessor has means.
+    """
+    channels = len((cfg.model.get('data_preprocessor') or {}).get('mean') or ()) or 3
+    channels = 3 if channels == 1 else channels
     shape = section['inputs']['shape'] or _training_size(cfg) or DEFAULT_SHAPE
     shape = tuple(int(side) for side in shape)
     batch = section['inputs']['batch']
     if len(shape) == 2:
-        shape = (1, 3, *shape)
+        shape = (1, channels, *shape)
     if batch is not None:
         shape = (int(batch), *shape[1:])
-    if len(shape) != 4 or min(shape) < 1 or shape[1] != 3:
-        raise InputError(f'the input shape is {shape}; (N, 3, H, W) or (H, W) was expected')
+    if len(shape) != 4 or min(shape) < 1 or shape[1] != channels:
+        raise InputError(f'the input shape is {shape}; (N, {channels}, H, W) or (H, W) was expected')
     return shape  # type: ignore[return-value]
 
 
@@ -52,14 +56,14 @@ def other_shapes(shape: Sequence[int], section: dict[str, Any]) -> dict[str, tup
     found: dict[str, tuple[int, ...]] = {}
     if wanted is not None:
         sizes = [tuple(size)[-2:] for size in wanted]
-        found = {f'{height}x{width}': (shape[0], 3, height, width) for height, width in sizes}
+        found = {f'{height}x{width}': (shape[0], shape[1], height, width) for height, width in sizes}
     elif 'height' in dynamic or 'width' in dynamic:
         other = ODD_SHAPE if tuple(shape[2:]) != ODD_SHAPE else (256, 352)
         for name, (height, width) in (('another size', other), ('another aspect', _another_aspect(shape))):
-            found[name] = (shape[0], 3, height if 'height' in dynamic else shape[2], width if 'width' in dynamic else shape[3])
+            found[name] = (shape[0], shape[1], height if 'height' in dynamic else shape[2], width if 'width' in dynamic else shape[3])
     if 'batch' in dynamic:
         size = next(iter(found.values()))[2:] if found else tuple(shape[2:])
-        found[f'batch {batch}'] = (batch, 3, *size)
+        found[f'batch {batch}'] = (batch, shape[1], *size)
     _refuse_untried(shape, found, dynamic)
     return found
 
@@ -90,16 +94,16 @@ def _training_size(cfg: Config) -> tuple[int, int] | None:
 
 
 def picture(shape: Sequence[int], seed: int, adapter: Adapter | None = None) -> Tensor:
-    """A synthetic scene (N, 3, H, W), normalised unless the graph does it: fields of four grains, filled and striped shapes, noise.
+    """A synthetic scene (N, C, H, W), normalised unless the graph does it: fields of four grains, filled and striped shapes, noise.
 
     Noise alone looks the same everywhere to a network, and smooth fields leave it undecided over wide areas; this has contours and
     texture as photographs have.
     """
     generator = torch.Generator().manual_seed(1000 + seed)
-    count, _, height, width = shape
-    scene = torch.zeros(count, 3, height, width)
+    count, channels, height, width = shape
+    scene = torch.zeros(count, channels, height, width)
     for cells, gain in ((2, 0.9), (5, 0.6), (12, 0.35), (32, 0.2)):
-        field = torch.randn(count, 3, cells, cells, generator=generator)
+        field = torch.randn(count, channels, cells, cells, generator=generator)
         scene += gain * F.interpolate(field, size=(height, width), mode='bicubic', align_corners=False)
     y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing='ij')
     for image in range(count):
@@ -110,13 +114,13 @@ def picture(shape: Sequence[int], seed: int, adapter: Adapter | None = None) -> 
 
 
 def _shape(scene: Tensor, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
-    """Put one ellipse or bar, turned, plain or striped, over `scene` (3, H, W)."""
+    """Put one ellipse or bar, turned, plain or striped, over `scene` (C, H, W)."""
     centre_x, centre_y, turn, length, breadth, kind, stripes, period = torch.rand(8, generator=generator).tolist()
     cosine, sine = math.cos(2 * math.pi * turn), math.sin(2 * math.pi * turn)
     along = (cosine * (x - centre_x) + sine * (y - centre_y)) / (0.04 + 0.22 * length)
     across = (cosine * (y - centre_y) - sine * (x - centre_x)) / (0.04 + 0.22 * breadth)
     inside = along ** 2 + across ** 2 < 1 if kind < 0.5 else along.abs().maximum(across.abs()) < 1
-    colour = 1.3 * torch.randn(3, 1, 1, generator=generator)
+    colour = 1.3 * torch.randn(scene.shape[0], 1, 1, generator=generator)
     texture = 0.5 * torch.sin(8 * (1 + 3 * period) * along) if stripes < 0.4 else torch.zeros_like(along)
     return torch.where(inside, colour + texture, scene)
 

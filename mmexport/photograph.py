@@ -45,6 +45,8 @@ def read_photograph(cfg: Config, path: str, adapter: Adapter, device: torch.devi
     """
     if not Path(path).is_file():
         raise InputError(f'--image {path}: no such file')
+    if adapter.channels != 3:
+        raise InputError(f'--image {path}: the model takes {adapter.channels} channels, a picture file has 3; leave it out')
     transforms = _transforms(cfg)
     fixed = any(side > 0 for axis, side in enumerate(adapter.guard.sides) if axis != 1)
     if fixed or not transforms:

@@ -35,7 +35,7 @@ class OutputSpec:
 class Adapter(nn.Module):
     """Wraps a model for export.
 
-    Input: image ``(N, 3, H, W)``, float32, normalised as the config's data_preprocessor does; with ``normalize`` the raw picture,
+    Input: image ``(N, C, H, W)``, C mostly 3, float32, normalised as the data_preprocessor does; with ``normalize`` the raw picture,
     0..255 in the config's own channel order, and the normalisation is part of the graph. Output: the tensors of `specs`, in order.
     """
 
@@ -48,7 +48,7 @@ class Adapter(nn.Module):
         self.model = model
         self.outputs = outputs
         self.preprocess = Preprocess.of(model, normalize)
-        self.guard = InputGuard()
+        self.guard = InputGuard(channels=self.preprocess.channels)
         self.eval()
 
     @classmethod
@@ -59,6 +59,11 @@ class Adapter(nn.Module):
     @property
     def specs(self) -> tuple[OutputSpec, ...]:
         raise NotImplementedError
+
+    @property
+    def channels(self) -> int:
+        """Of the input: as many as the data_preprocessor has means."""
+        return self.preprocess.channels
 
     @property
     def classes(self) -> list[str]:
@@ -102,11 +107,11 @@ class Adapter(nn.Module):
 
 
 @torch.jit.script_if_tracing
-def _refuse_what_was_not_exported(image: Tensor, sides: list[int]) -> Tensor:
+def _refuse_what_was_not_exported(image: Tensor, sides: list[int], channels: int) -> Tensor:
     if image.dim() != 4:
         raise ValueError('mmexport: expected an image tensor (N, 3, H, W), got another number of axes')
-    if image.size(1) != 3:
-        raise ValueError('mmexport: expected an image tensor with 3 channels')
+    if image.size(1) != channels:
+        raise ValueError('mmexport: expected an image tensor with ' + str(channels) + ' channels')
     if image.dtype != torch.float32:
         raise ValueError('mmexport: expected a floating point image (float32), normalised as the manifest says')
     for axis, side in enumerate(sides):
@@ -118,12 +123,13 @@ def _refuse_what_was_not_exported(image: Tensor, sides: list[int]) -> Tensor:
 class InputGuard(nn.Module):
     """Stands at the door of the graph, so that a wrong input is refused in words instead of being computed wrongly."""
 
-    def __init__(self, shape: Sequence[int] = (), dynamic: Sequence[str] = AXES) -> None:
+    def __init__(self, shape: Sequence[int] = (), dynamic: Sequence[str] = AXES, channels: int = 3) -> None:
         super().__init__()
+        self.channels = int(shape[1]) if shape else channels
         self.sides = [-1 if axis in dynamic else int(side) for axis, side in zip(AXES, shape, strict=False)]
 
     def forward(self, image: Tensor) -> Tensor:
-        return _refuse_what_was_not_exported(image, self.sides)
+        return _refuse_what_was_not_exported(image, self.sides, self.channels)
 
 
 def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False) -> Adapter:

@@ -38,7 +38,7 @@ class Backbone(Adapter):
     def specs(self) -> tuple[OutputSpec, ...]:
         if not self.ranks:
             with torch.no_grad():
-                self.raw(next(self.model.parameters()).new_zeros(1, 3, 256, 256))
+                self.raw(next(self.model.parameters()).new_zeros(1, self.channels, 256, 256))
         return tuple(OutputSpec(f'feature_{number}', 'float32', *_axes(rank)) for number, rank in enumerate(self.ranks))
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:

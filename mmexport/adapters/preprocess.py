@@ -35,22 +35,33 @@ class Preprocess(nn.Module):
         else:
             mean, std = torch.zeros(3), torch.ones(3)
         assert isinstance(mean, Tensor) and isinstance(std, Tensor)
+        if mean.numel() == 1:
+            mean, std = mean.flatten().expand(3), std.flatten().expand(3)
         divisor = getattr(own, 'pad_size_divisor', None) or getattr(own, 'size_divisor', None) or 1
         return cls(mean.flatten(), std.flatten(), flip, inside, int(divisor))
+
+    @property
+    def channels(self) -> int:
+        return int(self.mean.shape[1])
+
+    @property
+    def order(self) -> list[int]:
+        """Of channels, by threes: of two pictures in one tensor each is swapped."""
+        return [first + step for first in range(0, self.channels, 3) for step in (2, 1, 0)] if self.flip else list(range(self.channels))
 
     def forward(self, image: Tensor) -> Tensor:
         return self.normalize(image) if self.inside else image
 
     def normalize(self, picture: Tensor) -> Tensor:
-        """Picture ``(N, 3, H, W)``, 0..255, in the order that the file was read in -> normalised image."""
+        """Picture ``(N, C, H, W)``, 0..255, in the order that the file was read in -> normalised image."""
         if self.flip:
-            picture = picture[:, [2, 1, 0]]
+            picture = picture[:, self.order]
         return (picture - self.mean) / self.std
 
     def undo(self, image: Tensor) -> Tensor:
         """The other way: what `normalize` would turn into `image`."""
         picture = image * self.std + self.mean
-        return picture[:, [2, 1, 0]] if self.flip else picture
+        return picture[:, self.order] if self.flip else picture
 
     def describe(self) -> dict[str, Any]:
         return dict(inside_graph=self.inside, swaps_bgr_rgb=self.flip, mean=self.mean.flatten().tolist(),

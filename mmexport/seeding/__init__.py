@@ -30,7 +30,7 @@ ATTEMPTS = (0.02, 0.023, 0.026, 0.02, 0.023, 0.026, 0.029) * 4
 # Larger pictures vary less than the small scenes, so the two that a verification compares (see mmexport.inputs) are looked at, and have
 # to differ by this much more than the checker asks.
 MARGIN = 1.05
-SCENES = ((1, 3, 128, 160), (1, 3, 161, 97), (1, 3, 256, 256), (1, 3, 250, 333), (1, 3, 160, 192))
+SCENES = ((128, 160), (161, 97), (256, 256), (250, 333), (160, 192))
 
 
 class SeedingError(MMExportError):
@@ -75,8 +75,8 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
 def rich_enough(model: nn.Module, seed: int) -> bool:
     """Whether the final label map of each of five scenes has enough segments, and enough labels over 1% of its pixels."""
     adapter = build_adapter(model, outputs='raw')
-    for number, shape in enumerate(SCENES):
-        image = picture(shape, 6007 + 10 * seed + number, adapter)
+    for number, scene in enumerate(SCENES):
+        image = picture((1, adapter.channels, *scene), 6007 + 10 * seed + number, adapter)
         labels = _label_map(adapter, adapter.raw(image), image)
         found, counts = labels.unique(return_counts=True)
         large = int((counts > 0.01 * labels.numel()).sum())
@@ -88,7 +88,7 @@ def rich_enough(model: nn.Module, seed: int) -> bool:
 def varied_enough(model: nn.Module, size: Sequence[int]) -> bool:
     """Whether the checker itself would tell pictures of `size` apart, in raw outputs and in decisions."""
     raw, final = (build_adapter(model, outputs=outputs) for outputs in ('raw', 'final'))
-    pictures = [picture((1, 3, *size), number, raw) for number in (0, 1)]
+    pictures = [picture((1, raw.channels, *size), number, raw) for number in (0, 1)]
     found = [(raw.raw(image), image) for image in pictures]
     for adapter in (raw, final):
         specs = [spec.as_dict() for spec in adapter.specs]
@@ -114,8 +114,8 @@ def _start_over(model: nn.Module) -> None:
 
 def _scenes(adapter: Adapter, seed: int) -> Tensor:
     """Half of them whole scenes, half of them windows of scenes four times as wide: inputs of other sizes show other scales."""
-    whole = picture((IMAGES // 2, 3, IMAGE_SIDE, IMAGE_SIDE), seed, adapter)
-    wide = picture((IMAGES // 2, 3, 4 * IMAGE_SIDE, 4 * IMAGE_SIDE), seed + 1, adapter)
+    whole = picture((IMAGES // 2, adapter.channels, IMAGE_SIDE, IMAGE_SIDE), seed, adapter)
+    wide = picture((IMAGES // 2, adapter.channels, 4 * IMAGE_SIDE, 4 * IMAGE_SIDE), seed + 1, adapter)
     corner = 3 * IMAGE_SIDE // 2
     return torch.cat([whole, wide[..., corner:corner + IMAGE_SIDE, corner:corner + IMAGE_SIDE]])
 

@@ -65,7 +65,7 @@ def _at(cfg: Config, job: Job, weights: Path, size: tuple[int, int], other: tupl
     from ..seeding.checkpoint import write_checkpoint
     dynamic = ('batch', 'height', 'width') if other else ('batch',)
     cfg.merge_from_dict({'export.outputs': 'raw', 'export.backends': [job.backend],
-                         'export.inputs': dict(shape=(1, 3, *size), dynamic=dynamic),
+                         'export.inputs': dict(shape=size, dynamic=dynamic),
                          'export.verify': dict(shapes=[other] if other else [], batch=2)})
     if not weights.is_file():
         # Once for all formats; two that begin together write the same, and in one step.
