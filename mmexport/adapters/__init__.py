@@ -1,8 +1,10 @@
 """One adapter a task: an image tensor in, a fixed tuple of named tensors out."""
 from .base import Adapter, OutputSpec, build_adapter
 from .mask_classification import MaskClassification
+from .open_vocabulary import OpenVocabulary
 from .parts import Backbone, BackboneNeck
 from .segmentation import Segmentation
 from .semantic_masks import SemanticMasks
 
-__all__ = ['Adapter', 'Backbone', 'BackboneNeck', 'MaskClassification', 'OutputSpec', 'Segmentation', 'SemanticMasks', 'build_adapter']
+__all__ = ['Adapter', 'Backbone', 'BackboneNeck', 'MaskClassification', 'OpenVocabulary', 'OutputSpec', 'Segmentation', 'SemanticMasks',
+           'build_adapter']

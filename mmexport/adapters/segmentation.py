@@ -38,7 +38,8 @@ class Segmentation(Adapter):
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
         head = _last_head(model)
-        return hasattr(model, 'encode_decode') and hasattr(head, 'predict_by_feat') and not hasattr(head, 'mask_embed')
+        return hasattr(model, 'encode_decode') and hasattr(head, 'predict_by_feat') and not (
+            hasattr(head, 'mask_embed') or hasattr(head, 'rec_with_attnbias'))
 
     @property
     def head(self) -> Any:

@@ -5,9 +5,7 @@ a segmentor without calibrated norms is constant to 1e-3; random panoptic result
 """
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +18,7 @@ from ..errors import MMExportError
 from ..inputs import picture
 from .calibrate import calibrate
 from .constants import randomise_constants
+from .initial import initialise
 from .queries import damp_branches, fit_queries, query_heads
 
 IMAGES, IMAGE_SIDE = 16, 128
@@ -51,14 +50,11 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        _forget_pretrained(model)
-        _start_over(model)
-        with _without_a_line_for_each_parameter():
-            model.init_weights()  # type: ignore[operator]
+        initialise(model, generator)
         model.eval()
         randomise_constants(model, generator)
         adapter = build_adapter(model, outputs='raw')
-        images = _scenes(adapter, 7919 + seed)
+        images = _scenes(adapter, 7919 + seed, size)
         calibrate(model, lambda: adapter.raw(images), generator)
         for head in query_heads(model):
             damp_branches(head)
@@ -104,37 +100,22 @@ def _label_map(adapter: Adapter, raw: tuple[Tensor, ...], image: Tensor) -> Tens
     return adapter.final(raw, image)[0]
 
 
-def _start_over(model: nn.Module) -> None:
-    """Draw what layers drew when they were built, so that the seed alone decides."""
-    for module in model.modules():
-        for reset in ('reset_parameters', '_reset_parameters'):
-            if callable(getattr(module, reset, None)):
-                getattr(module, reset)()
+def _scenes(adapter: Adapter, seed: int, size: Sequence[int]) -> Tensor:
+    """Half of them whole scenes, half of them windows of scenes four times as wide: inputs of other sizes show other scales.
 
-
-def _scenes(adapter: Adapter, seed: int) -> Tensor:
-    """Half of them whole scenes, half of them windows of scenes four times as wide: inputs of other sizes show other scales."""
+    A model that takes one size only gets scenes of that.
+    """
+    if not _takes(adapter, (IMAGE_SIDE, IMAGE_SIDE)):
+        return picture((IMAGES, adapter.channels, *size), seed, adapter)
     whole = picture((IMAGES // 2, adapter.channels, IMAGE_SIDE, IMAGE_SIDE), seed, adapter)
     wide = picture((IMAGES // 2, adapter.channels, 4 * IMAGE_SIDE, 4 * IMAGE_SIDE), seed + 1, adapter)
     corner = 3 * IMAGE_SIDE // 2
     return torch.cat([whole, wide[..., corner:corner + IMAGE_SIDE, corner:corner + IMAGE_SIDE]])
 
 
-@contextmanager
-def _without_a_line_for_each_parameter() -> Iterator[None]:
-    """mmengine logs every parameter that init_weights touches."""
-    before = logging.root.manager.disable
-    logging.disable(logging.INFO)
+def _takes(adapter: Adapter, size: Sequence[int]) -> bool:
     try:
-        yield
-    finally:
-        logging.disable(before)
-
-
-def _forget_pretrained(model: nn.Module) -> None:
-    for module in model.modules():
-        init_cfg = getattr(module, 'init_cfg', None)
-        if isinstance(init_cfg, dict) and init_cfg.get('type') == 'Pretrained':
-            module.init_cfg = None  # type: ignore[assignment]
-        if isinstance(getattr(module, 'pretrained', None), str):
-            module.pretrained = None  # type: ignore[assignment]
+        adapter.raw(picture((1, adapter.channels, *size), 0, adapter))
+    except (RuntimeError, AssertionError, ValueError):  # In whatever words of its own; at the size that it is for, it is heard.
+        return False
+    return True

@@ -12,6 +12,7 @@ from ..config import export_section
 from ..inputs import traced_shape
 from ..model import build_model
 from . import seed_model
+from .initial import unset_is_nan
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 def write_checkpoint(cfg: Config, path: str | Path, seed: int = 0) -> None:
     """Build ``cfg.model``, seed it and write ``state_dict`` and ``meta``; the meta says that the weights are seeded."""
-    state = seed_model(build_model(cfg), seed, traced_shape(cfg, export_section(cfg))[2:])
+    with unset_is_nan():
+        model = build_model(cfg)
+    state = seed_model(model, seed, traced_shape(cfg, export_section(cfg))[2:])
     meta = dict(seed=seed, made_by='mmexport make_checkpoint: seeded weights for demos and tests, not trained',
                 time=time.strftime('%Y-%m-%d'))
     path = Path(path)

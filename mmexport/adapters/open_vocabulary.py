@@ -1,0 +1,39 @@
+"""Semantic segmentation by masks and words: mmseg's MultimodalEncoderDecoder (SAN)."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..answering import answering
+from ..registry import ADAPTERS
+from .segmentation import image_metas
+from .semantic_masks import SemanticMasks
+
+
+@ADAPTERS.register_module()
+class OpenVocabulary(SemanticMasks):
+    """Outputs as `SemanticMasks`; a class is a direction that the text encoder gave it.
+
+    The vocabulary is the model's own and does not hang on the picture: its directions are computed once, by the text encoder, and are a
+    constant of the file. Another vocabulary is another file.
+    """
+
+    task = 'semantic (open vocabulary)'
+
+    words: Tensor
+
+    def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
+        super().__init__(model, outputs, normalize)
+        with torch.no_grad():
+            self.register_buffer('words', model.text_encoder().clone(), persistent=False)  # type: ignore[operator]
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        return all(hasattr(model, name) for name in ('encode_decode', 'text_encoder', 'image_encoder')) and hasattr(
+            getattr(model, 'decode_head', None), 'rec_with_attnbias')
+
+    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        with answering(self.model.text_encoder, 'forward', lambda: self.words), \
+                answering(self.head, 'predict_by_feat', lambda found, metas: found):
+            masks, classes = self.model.encode_decode(image, image_metas(image))  # type: ignore[operator]
+        return classes, masks

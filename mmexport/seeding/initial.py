@@ -1,0 +1,74 @@
+"""``init_weights()`` without downloads, repeatable, and of every parameter."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def unset_is_nan() -> Iterator[None]:
+    """Build a model inside: what it leaves unset (``torch.empty``) is NaN then, and not whatever lay in memory."""
+    before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
+
+
+def initialise(model: nn.Module, generator: torch.Generator) -> None:
+    """Initialise `model` in place; the global random numbers decide, and `generator` about what nobody else sets."""
+    _forget_pretrained(model)
+    _start_over(model)
+    with _without_a_line_for_each_parameter():
+        _init_weights(model)
+    for parameter in model.parameters():
+        if parameter.is_floating_point() and bool(parameter.isnan().any()):
+            parameter.copy_(0.02 * torch.randn(parameter.shape, generator=generator))
+
+
+def _forget_pretrained(model: nn.Module) -> None:
+    for module in model.modules():
+        init_cfg = getattr(module, 'init_cfg', None)
+        # SAN's says Pretrained_Part.
+        if isinstance(init_cfg, dict) and str(init_cfg.get('type')).startswith('Pretrained'):
+            module.init_cfg = None  # type: ignore[assignment]
+        if isinstance(getattr(module, 'pretrained', None), str):
+            module.pretrained = None  # type: ignore[assignment]
+
+
+def _start_over(model: nn.Module) -> None:
+    """Draw what layers drew when they were built, so that the seed alone decides."""
+    for module in model.modules():
+        for reset in ('reset_parameters', '_reset_parameters'):
+            if callable(getattr(module, reset, None)):
+                getattr(module, reset)()
+
+
+def _init_weights(module: nn.Module) -> None:
+    """SAN's recogniser calls an ``init_weights`` that its base class does not have, and wants an argument in its own: such a module's
+    parts are initialised one by one.
+    """
+    try:
+        module.init_weights()  # type: ignore[operator]
+    except (AttributeError, TypeError) as exc:
+        if 'init_weights' not in str(exc):
+            raise
+        for child in module.children():
+            if hasattr(child, 'init_weights'):
+                _init_weights(child)
+
+
+@contextmanager
+def _without_a_line_for_each_parameter() -> Iterator[None]:
+    """mmengine logs every parameter that init_weights touches."""
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(before)
