@@ -28,8 +28,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build / 'run'
 
 
-def exported(name: str, work_dir: Path, **inputs: object) -> Path:
-    report = Exporter(tiny(name, inputs=inputs), work_dir=work_dir, model=seeded(name)).run()
+def exported(name: str, work_dir: Path, backend: str = 'torchscript', **inputs: object) -> Path:
+    report = Exporter(tiny(name, inputs=inputs, backends=[backend]), work_dir=work_dir, model=seeded(name)).run()
     assert report.passed, report.reasons
     folder = report.artifacts[0].folder
     subprocess.run([sys.executable, str(CPP / 'samples.py'), str(folder)], env=ENV, check=True)
@@ -52,6 +52,20 @@ def test_it_loads_runs_and_agrees(name: str, program: Path, tmp_path: Path) -> N
     for words in ('manifest: ', 'call 1: ', 'call 2: ', 'steady p50: ', 'batch 2 output 0'):
         assert words in done.stdout
     assert '[1, 96, 128]' in done.stdout
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_compiled_package_loads_runs_and_agrees(program: Path, tmp_path: Path) -> None:
+    folder = exported('fcn', tmp_path / 'w', 'aotinductor')
+    command = [program.with_name('run_aoti'), folder, 'cpu', ppm(tmp_path / 'p.ppm', 96, 128)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith('EQUAL\n')
+    assert 'batch 2 output 0' in done.stdout
+    missing = subprocess.run([command[0], tmp_path], capture_output=True, text=True, check=False)
+    assert missing.returncode == 2
+    assert 'manifest.json is missing' in missing.stderr
 
 
 @needs_compiler
