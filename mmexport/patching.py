@@ -152,9 +152,10 @@ def _replace(target: str, patch: Patch, undo: ExitStack) -> None:
 
 
 def _restore_late_copies(new: Any, original: Any, home: ModuleType) -> None:
-    """A module that was first imported while the patch was on took the replacement's binding."""
+    """A module that was first imported while the patch was on took the replacement's binding; the patch's own keeps its function."""
     for module, binding in _copies(new, home):
-        setattr(module, binding, original)
+        if module.__name__ != getattr(new, '__module__', None):
+            setattr(module, binding, original)
 
 
 def _set(owner: Any, name: str, original: Any, new: Any, undo: ExitStack) -> None:

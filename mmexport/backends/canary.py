@@ -1,4 +1,4 @@
-"""A tiny graph of deformable attention, run on the installed runtime before a real one is trusted to it.
+"""Tiny graphs of deformable attention and convolution, run on the installed runtime before a real one is trusted to it.
 
 Some runtimes compile GridSample wrongly, or rightly for a batch of one only. Which form of the sampling a runtime gets right is asked of
 the runtime itself, with places inside, at the border and outside of the levels, at batch 1 and 3, and remembered for its version.
@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
-from ..adapters.base import OutputSpec
 from ..errors import LoweringError
-from ..ops.deformable_attention import sampled
+from .canaries import AttentionCanary, ConvCanary
 
 if TYPE_CHECKING:
     from .from_program import ProgramBackend
@@ -27,40 +26,35 @@ FORMS = ('grid', 'gather')
 TOLERANCE = 1e-4
 
 
-class Canary(nn.Module):
-    """An adapter's shape around the sampling alone: image (N, 3, 16, 16) -> (N, 64, 6), two levels, two heads, two points."""
+@dataclass(frozen=True)
+class Sampling:
+    """An op that has several forms (see `mmexport.ops.lowerings`), the graph that tries it, and the upstream classes that it stands for."""
 
-    specs = (OutputSpec('sampled', 'float32', ('batch', 'query', 'channel'), 'map'),)
+    op: str
+    canary: type[nn.Module]
+    classes: frozenset[str]
 
-    def __init__(self) -> None:
-        super().__init__()
-        side = (torch.arange(8) + 0.5) / 8
-        self.register_buffer('places', torch.stack([side.repeat(8), side.repeat_interleave(8)], dim=-1), persistent=False)
-
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        small = F.avg_pool2d(image, 2)
-        rows = torch.cat([image.flatten(2), small.flatten(2)], dim=2).transpose(1, 2)
-        query = small.flatten(2).transpose(1, 2)
-        offsets = (6 * torch.cat([query.roll(turn, 1) for turn in range(6)], dim=2))[..., :16].unflatten(2, (2, 2, 2, 2))
-        weights = torch.cat([query, -query, query.roll(3, 1)], dim=2)[..., :8].unflatten(2, (2, 4)).softmax(-1).unflatten(3, (2, 2))
-        places: Any = self.places
-        reference = places[None, :, None].expand(image.shape[0], -1, 2, -1)
-        return (sampled(torch.stack([rows, -rows], dim=2), [(16, 16), (8, 8)], offsets, weights, reference),)
+    def occurs_in(self, model: nn.Module) -> bool:
+        return any(cls.__name__ in self.classes for module in model.modules() for cls in type(module).__mro__)
 
 
-def right_form(backend: ProgramBackend, device: torch.device) -> tuple[str, dict[str, bool]]:
-    """The first form that `backend` gets right on `device`, and what was found of each that was tried.
+SAMPLINGS = (Sampling('deformable_attention', AttentionCanary, frozenset({'MultiScaleDeformableAttention'})),
+             Sampling('deformable_conv', ConvCanary, frozenset({'DeformConv2d', 'ModulatedDeformConv2d'})))
+
+
+def right_form(backend: ProgramBackend, device: torch.device, sampling: Sampling = SAMPLINGS[0]) -> tuple[str, dict[str, bool]]:
+    """The first form of `sampling` that `backend` gets right on `device`, and what was found of each that was tried.
 
     Raises:
         LoweringError: it gets none right.
     """
-    key = f'{backend.name} {backend.runtime} {_version(backend.runtime)} torch {torch.__version__} {device.type}'
+    key = f'{backend.name} {backend.runtime} {_version(backend.runtime)} torch {torch.__version__} {device.type} {sampling.op}'
     place = Path(gettempdir()) / f'mmexport-canary-{getattr(os, "getuid", int)()}.json'
     known = _read(place)
     if key not in known:
         known[key] = {}
         for form in FORMS:
-            known[key][form] = _right(backend, form, device)
+            known[key][form] = _right(backend, form, device, sampling)
             if known[key][form]:
                 break
         draft = place.with_suffix(f'.{os.getpid()}')
@@ -68,14 +62,15 @@ def right_form(backend: ProgramBackend, device: torch.device) -> tuple[str, dict
         draft.replace(place)
     found = next((form for form, right in known[key].items() if right), None)
     if found is None:
-        raise LoweringError(f'{backend.name} ({key}) computes deformable attention wrongly in every form ({", ".join(FORMS)}); another '
-                            'version of the runtime may not. The finding is kept in ' + str(place))
+        what = sampling.op.replace('_', ' ')
+        raise LoweringError(f'{backend.name} ({key}) computes {what} wrongly in every form ({", ".join(FORMS)}); another version of the '
+                            f'runtime may not. The finding is kept in {place}')
     return found, dict(known[key])
 
 
-def _right(backend: ProgramBackend, form: str, device: torch.device) -> bool:
-    trial = backend.sampling(form)
-    canary: Any = Canary().to(device)
+def _right(backend: ProgramBackend, form: str, device: torch.device, sampling: Sampling) -> bool:
+    trial = backend.sampling({sampling.op: form})
+    canary: Any = sampling.canary().to(device)
     generator = torch.Generator().manual_seed(0)
     manifest = dict(inputs=[dict(name='image', dynamic=['batch'])], outputs=[spec.as_dict() for spec in canary.specs])
     with TemporaryDirectory() as folder, torch.no_grad():

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +15,7 @@ from ..adapters import Adapter
 from ..artifact import Artifact
 from ..errors import LoweringError, causes, last_line
 from .base import Backend, Run, name_of
-from .canary import right_form
+from .canary import SAMPLINGS, right_form
 from .program import exported_program, part_program, ranges, silenced, unavailable
 
 if TYPE_CHECKING:
@@ -45,15 +45,17 @@ class ProgramBackend(Backend):
         return unavailable()
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
-        if 'deformable_attention' not in self.forms or not samples_deformably(adapter):
-            return self.lower_as_it_is(adapter, example, folder, manifest)
-        form, tried = right_form(self, example.device)
-        return self.sampling(form).lower_as_it_is(adapter, example, folder, manifest, sampling=form, canary=tried)
+        forms, tried = {}, {}
+        for sampling in SAMPLINGS:
+            if sampling.op in self.forms and sampling.occurs_in(adapter):
+                forms[sampling.op], tried[sampling.op] = right_form(self, example.device, sampling)
+        facts = dict(sampling=forms, canary=tried) if forms else {}
+        return self.sampling(forms).lower_as_it_is(adapter, example, folder, manifest, **facts)
 
-    def sampling(self, form: str) -> ProgramBackend:
-        """This backend with another form of deformable attention."""
+    def sampling(self, forms: Mapping[str, str]) -> ProgramBackend:
+        """This backend with other forms of the ops that sample, by op."""
         other = copy.copy(self)
-        other.forms = {**self.forms, 'deformable_attention': form}  # type: ignore[misc]
+        other.forms = {**self.forms, **forms}  # type: ignore[misc]
         return other
 
     def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
@@ -91,10 +93,6 @@ class ProgramBackend(Backend):
             reason = causes(exc)[-1]
             raise LoweringError(f'{self.name} cannot hold {name_of(module)}: {type(reason).__name__}: {last_line(reason)}',
                                 stack=stack_of(program, exc)) from exc
-
-
-def samples_deformably(adapter: nn.Module) -> bool:
-    return any(type(module).__name__ == 'MultiScaleDeformableAttention' for module in adapter.modules())
 
 
 def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:

@@ -48,7 +48,7 @@ class ONNX(ProgramBackend):
     name = 'onnx'
     file = 'model.onnx'
     runtime = 'onnxruntime'
-    forms = {'deformable_attention': 'grid'}
+    forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
 
     def __init__(self, opset: int = OPSET, dynamo: bool = True, simplify: bool = False, precision: str = 'fp32') -> None:
         if precision not in PRECISIONS:

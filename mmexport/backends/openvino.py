@@ -34,7 +34,7 @@ class OpenVINO(ProgramBackend):
     name = 'openvino'
     file = 'model.xml'
     runtime = 'openvino'
-    forms = {'deformable_attention': 'grid'}
+    forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
 
     def __init__(self, precision: str = 'fp32') -> None:
         if precision not in HINTS:

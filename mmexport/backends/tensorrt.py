@@ -40,7 +40,7 @@ class TensorRT(ProgramBackend):
     name = 'tensorrt'
     file = 'model.ep'
     runtime = 'torch_tensorrt'
-    forms = {'deformable_attention': 'grid'}
+    forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
 
     def __init__(self, precision: str = 'fp32', require_full_compilation: bool = False, min_block_size: int = 5,
                  largest: Sequence[int] | None = None) -> None:

@@ -35,7 +35,7 @@ def bag(value: Tensor, shapes: Shapes, offsets: Tensor, weights: Tensor, referen
     start: Any = 0
     for level, (height, width) in enumerate(shapes):
         x, y = _cells(reference[:, :, level], offsets[:, :, :, level], height, width)
-        for column, row, share in _corners(x, y, height, width):
+        for column, row, share in corners(x, y, height, width):
             rows.append((row * width + column + start) * heads + first)
             shares.append(share * weights[:, :, :, level])
         start = start + height * width
@@ -68,7 +68,7 @@ def gather(value: Tensor, shapes: Shapes, offsets: Tensor, weights: Tensor, refe
     start: Any = 0
     for level, (height, width) in enumerate(shapes):
         x, y = _cells(reference[:, :, level], offsets[:, :, :, level], height, width)
-        for column, row, share in _corners(x, y, height, width):
+        for column, row, share in corners(x, y, height, width):
             corner = F.embedding((row * width + column + start) * heads + first, table)
             part = (corner * (share * weights[:, :, :, level]).to(table.dtype)[..., None]).sum(-2)
             total = part if total is None else total + part
@@ -94,7 +94,7 @@ def _cells(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> tuple
     return center[..., 0] * width + offsets[..., 0] - 0.5, center[..., 1] * height + offsets[..., 1] - 0.5
 
 
-def _corners(x: Tensor, y: Tensor, height: Any, width: Any) -> list[tuple[Tensor, Tensor, Tensor]]:
+def corners(x: Tensor, y: Tensor, height: Any, width: Any) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Column, row and bilinear share of the four cells around each place; a cell outside has a share of zero."""
     columns, rows = _neighbours(x, width), _neighbours(y, height)
     return [(column, row, across * down) for row, down in rows for column, across in columns]

@@ -55,7 +55,8 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
         randomise_constants(model, generator)
         adapter = build_adapter(model, outputs='raw')
         images = _scenes(adapter, 7919 + seed, size)
-        calibrate(model, lambda: adapter.raw(images), generator)
+        parts = images.split(max(1, IMAGES * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3])))
+        calibrate(model, lambda: [adapter.raw(part) for part in parts], generator)
         for head in query_heads(model):
             damp_branches(head)
             for varies_by in ATTEMPTS:
@@ -103,7 +104,7 @@ def _label_map(adapter: Adapter, raw: tuple[Tensor, ...], image: Tensor) -> Tens
 def _scenes(adapter: Adapter, seed: int, size: Sequence[int]) -> Tensor:
     """Half of them whole scenes, half of them windows of scenes four times as wide: inputs of other sizes show other scales.
 
-    A model that takes one size only gets scenes of that.
+    A model that takes one size only gets scenes of that, and sees them a few at a time.
     """
     if not _takes(adapter, (IMAGE_SIDE, IMAGE_SIDE)):
         return picture((IMAGES, adapter.channels, *size), seed, adapter)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from mmexport.backends import build_backend
-from mmexport.backends.canary import Canary, right_form
+from mmexport.backends.canaries import AttentionCanary, ConvCanary
+from mmexport.backends.canary import SAMPLINGS, right_form
 from mmexport.backends.onnx import ONNX
 from mmexport.errors import LoweringError
 from mmexport.ops.lowerings import preferring
@@ -25,7 +26,7 @@ def test_its_places_are_inside_at_the_border_and_outside() -> None:
     answers = []
     for form in ('bag', 'grid', 'gather'):
         with preferring(deformable_attention=form):
-            answers.append(Canary()(image)[0])
+            answers.append(AttentionCanary()(image)[0])
     assert answers[0].shape == (3, 64, 6)
     for other in answers[1:]:
         assert float((answers[0] - other).abs().max()) < 1e-5
@@ -34,13 +35,25 @@ def test_its_places_are_inside_at_the_border_and_outside() -> None:
     assert float(answers[0].std()) > 0.1
 
 
+def test_those_of_the_convolution_too() -> None:
+    image = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    answers = []
+    for form in ('grid', 'gather'):
+        with preferring(deformable_conv=form):
+            answers.append(ConvCanary()(image)[0])
+    assert answers[0].shape == (3, 6, 8, 8)
+    assert float((answers[0] - answers[1]).abs().max()) < 1e-4
+    assert float(answers[0].std()) > 0.1
+
+
+@pytest.mark.parametrize('sampling', SAMPLINGS, ids=lambda sampling: sampling.op)
 @pytest.mark.parametrize('name', ['onnx', 'openvino'])
-def test_the_installed_runtime_is_right_and_is_asked_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_installed_runtime_is_right_and_is_asked_once(name: str, sampling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     backend: Any = build_backend(name)
-    form, tried = right_form(backend, torch.device('cpu'))
+    form, tried = right_form(backend, torch.device('cpu'), sampling)
     assert (form, tried) == ('grid', {'grid': True})
     monkeypatch.setattr('mmexport.backends.canary._right', lambda *args: pytest.fail('asked again'))
-    assert right_form(backend, torch.device('cpu')) == (form, tried)
+    assert right_form(backend, torch.device('cpu'), sampling) == (form, tried)
 
 
 class GetsGridWrong(ONNX):

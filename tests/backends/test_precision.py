@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mmexport import Exporter
 from mmexport.backends import build_backend
-from mmexport.backends.canary import Canary
+from mmexport.backends.canaries import AttentionCanary
 from mmexport.backends.onnx import ONNX
 from mmexport.checking.compare import compare
 from mmexport.errors import ConfigError
@@ -47,7 +47,7 @@ def test_places_are_sampled_in_float32() -> None:
     import onnxruntime
 
     from mmexport.backends.onnx_half import halved
-    canary = Canary()
+    canary = AttentionCanary()
     with torch.no_grad(), preferring(deformable_attention='grid'):
         program = torch.export.export(canary, (torch.zeros(2, 3, 16, 16),), strict=False)
         proto = ONNX().convert(program, Path(), ['sampled'])

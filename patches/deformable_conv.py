@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from mmexport.ops.deformable_conv import deform_conv2d
+from mmexport.patching import Patch
+from mmexport.registry import PATCHES
+
+
+@PATCHES.register_module()
+class DeformableConvolution(Patch):
+    """Deformable convolution (DCN, DCNv2) in pure PyTorch: mmcv's kernel allocates an output and fills it where no tracer sees it.
+
+    The unpatched model needs an mmcv with compiled ops. Compared with the definition, cell by cell, and with ordinary convolution; with the
+    compiled kernel wherever the tests find one, which was nowhere so far.
+
+    Sources: mmcv/ops/deform_conv.py, ``deform_conv2d``; mmcv/ops/modulated_deform_conv.py, ``modulated_deform_conv2d``.
+    """
+
+    targets = ('mmcv.ops.deform_conv.deform_conv2d', 'mmcv.ops.modulated_deform_conv.modulated_deform_conv2d')
+    upstream = 'mmcv 2.1.0'
+
+    def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        return _modulated if 'modulated' in target else _plain
+
+
+def _plain(x: Tensor, offset: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+           deform_groups: int = 1, bias: bool = False, im2col_step: int = 32) -> Tensor:
+    assert not bias, 'upstream has none either'
+    return deform_conv2d(x, offset, weight, None, None, _pair(stride), _pair(padding), _pair(dilation), groups, deform_groups)
+
+
+def _modulated(x: Tensor, offset: Tensor, mask: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+               dilation: Any = 1, groups: int = 1, deform_groups: int = 1) -> Tensor:
+    return deform_conv2d(x, offset, weight, bias, mask, _pair(stride), _pair(padding), _pair(dilation), groups, deform_groups)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (int(value[0]), int(value[1])) if isinstance(value, (tuple, list)) else (int(value), int(value))
