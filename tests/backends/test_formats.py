@@ -223,9 +223,9 @@ def test_an_operator_that_is_no_standard_one_is_refused(tmp_path: Path, monkeypa
     original = type(backend)._finished
 
     def with_a_stranger(self: object, proto: object, *args: object) -> object:
-        proto = original(self, proto, *args)  # type: ignore[arg-type]
-        proto.graph.node[0].domain = 'com.example'  # type: ignore[attr-defined]
-        return proto
+        proto, kept = original(self, proto, *args)  # type: ignore[arg-type]
+        proto.graph.node[0].domain = 'com.example'
+        return proto, kept
 
     monkeypatch.setattr(type(backend), '_finished', with_a_stranger)
     with patched('auto'), pytest.raises(LoweringError, match='com.example'):
