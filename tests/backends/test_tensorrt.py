@@ -24,7 +24,7 @@ PRESENT = find_spec('torch_tensorrt') is not None and torch.cuda.is_available()
 AXES = ('batch', 'height', 'width')
 
 
-@pytest.mark.skipif(PRESENT, reason='Torch-TensorRT is here')
+@pytest.mark.skipif(PRESENT, reason='what is said where Torch-TensorRT is missing; it is here')
 def test_a_missing_one_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match='tensorrt: torch_tensorrt not installed: pip install torch-tensorrt'):
         build_backend('tensorrt')
@@ -74,7 +74,7 @@ def _twice(x: Tensor) -> Tensor:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not PRESENT, reason='needs a GPU and torch_tensorrt')
+@pytest.mark.skipif(not PRESENT, reason='engines are built on an NVIDIA GPU, by torch_tensorrt')
 def test_a_small_model_passes(tmp_path: Path) -> None:
     report = Exporter(tiny('fcn', outputs='raw', backends=['tensorrt']), work_dir=tmp_path, model=seeded('fcn'), device='cuda').run()
     assert report.passed, report.reasons

@@ -50,44 +50,6 @@ def test_adaptive_padding_equals_upstream(package: str, padding: str, kernel: in
         assert torch.equal(one, traced(image))
 
 
-def _deformable(kind: str) -> nn.Module:
-    from mmcv.ops import DeformConv2dPack, ModulatedDeformConv2dPack
-    torch.manual_seed(0)
-    layer = {'DCN': DeformConv2dPack, 'DCNv2': ModulatedDeformConv2dPack}[kind](8, 6, 3, stride=2, padding=1, deform_groups=2).eval()
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return layer
-
-
-@pytest.mark.parametrize('kind', ['DCN', 'DCNv2'])
-def test_deformable_convolution_runs_and_is_traced_without_compiled_ops(kind: str) -> None:
-    layer = _deformable(kind)
-    traced = traced_once('DeformableConvolution', layer, (torch.randn(1, 8, 12, 16),))
-    for shape in ((2, 8, 12, 16), (1, 8, 17, 9)):
-        image = torch.randn(shape)
-        with patched(['DeformableConvolution']), torch.no_grad():
-            wanted = layer(image)
-        assert wanted.shape == (shape[0], 6, (shape[2] + 1) // 2, (shape[3] + 1) // 2)
-        assert torch.allclose(traced(image), wanted, atol=1e-5)
-    # With offsets of zero (and masks of one half) it is an ordinary convolution.
-    nn.init.zeros_(layer.conv_offset.weight)
-    nn.init.zeros_(layer.conv_offset.bias)
-    plain = nn.functional.conv2d(image, layer.weight, None, 2, 1) * (0.5 if kind == 'DCNv2' else 1.0)
-    plain = plain if getattr(layer, 'bias', None) is None else plain + layer.bias.view(1, -1, 1, 1)
-    with patched(['DeformableConvolution']), torch.no_grad():
-        assert torch.allclose(layer(image), plain, atol=1e-5)
-
-
-@pytest.mark.compiled_mmcv
-@pytest.mark.parametrize('kind', ['DCN', 'DCNv2'])
-def test_deformable_convolution_equals_the_kernel(kind: str) -> None:
-    layer = _deformable(kind)
-    for shape in ((2, 8, 12, 16), (1, 8, 17, 9)):
-        image = torch.randn(shape)
-        one, other = both('DeformableConvolution', lambda image=image: layer(image))
-        assert float((one - other).abs().max()) <= 10 * ROUNDING * float(one.abs().max())
-
-
 @pytest.mark.parametrize(('channels', 'bases'), [(16, 4), (512, 16)])
 def test_random_bases_are_those_of_eager_from_the_seed(channels: int, bases: int) -> None:
     from mmseg.models.decode_heads.ham_head import NMF2D
