@@ -36,6 +36,16 @@ def write(path: Path, rows: list[dict[str, Any]], **extra: Any) -> None:
     path.write_text(json.dumps({**circumstances(), **extra, 'rows': rows}, indent=1) + '\n')
 
 
+def python(script: Path, *args: object) -> subprocess.CompletedProcess[str]:
+    """Run a script of this repository in a process of its own."""
+    return subprocess.run([sys.executable, '-W', 'ignore', str(script), *map(str, args)], capture_output=True, text=True, check=False,
+                          env={**os.environ, 'PYTHONPATH': str(ROOT)})
+
+
+def tool(name: str, *args: object) -> subprocess.CompletedProcess[str]:
+    return python(ROOT / 'tools' / f'{name}.py', *args)
+
+
 def quiet() -> None:
     import logging
     import warnings

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from common import CONFIGS, names, quiet, write
+from rounds import in_turn, paired
 
 
 def main() -> None:
@@ -95,37 +96,14 @@ def failure(run: Callable[..., Any], image: Any) -> str | None:
     return None
 
 
-def in_turn(contestants: dict[str, Callable[..., Any]], image: Any, rounds: int, clock: Callable[[], float]) -> dict[str, list[float]]:
-    """Seconds of each, in rounds of all, after two calls that are not counted (the second compiles TorchScript's profile).
-
-    Each round starts with another one: whoever follows the same neighbour always has the same caches.
-    """
-    for run in contestants.values():
-        run(image), run(image)
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    names = list(contestants)
-    for number in range(rounds):
-        first = number % len(names)
-        order = names[first:] + names[:first]
-        for name in order if number // len(names) % 2 else reversed(order):
-            started = clock()
-            contestants[name](image)
-            seconds[name].append(clock() - started)
-    return seconds
-
-
 def ratios(seconds: dict[str, list[float]]) -> dict[str, float]:
     """Median over the rounds of each one's time over eager's in the same round."""
-    return {name: statistics.median(own / eager for own, eager in zip(times, seconds['eager'], strict=True))
-            for name, times in seconds.items()}
+    return {name: paired(seconds, name)['median'] for name in seconds}
 
 
 def against_plain(seconds: dict[str, list[float]]) -> dict[str, float] | None:
     """The artifact's time over the plain trace's in the same round: median and quartiles."""
-    if 'plain trace' not in seconds:
-        return None
-    quarters = statistics.quantiles([ours / plain for ours, plain in zip(seconds['artifact'], seconds['plain trace'], strict=True)], n=4)
-    return dict(zip(('lower quartile', 'median', 'upper quartile'), quarters, strict=True))
+    return paired(seconds, 'artifact', 'plain trace') if 'plain trace' in seconds else None
 
 
 def medians(seconds: dict[str, list[float]]) -> dict[str, float]:

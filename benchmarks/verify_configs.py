@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from common import CONFIGS, ROOT, names, quiet, write
+from common import CONFIGS, names, quiet, tool, write
 
 
 def main() -> int:
@@ -47,7 +45,7 @@ def verify(name: str, args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         checkpoint, work_dir = Path(folder) / 'c.pth', Path(folder) / 'w'
         started = time.perf_counter()
-        made = call('make_checkpoint', config, checkpoint)
+        made = tool('make_checkpoint', config, checkpoint)
         if made.returncode:
             return {'all': dict(passed=False, reason=made.stderr.strip().splitlines()[-1])}
         size = args.size or native(config)
@@ -55,7 +53,7 @@ def verify(name: str, args: argparse.Namespace) -> dict[str, dict[str, Any]]:
         if args.reverse:
             options = ['--shape', 250, 333, '--batch', 2, '--cfg-options', f'export.verify.shapes=[({size[0]},{size[1]})]',
                        'export.verify.batch=1']
-        done = call('export', config, checkpoint, '--work-dir', work_dir, '--device', args.device, '--quiet', '--no-samples',
+        done = tool('export', config, checkpoint, '--work-dir', work_dir, '--device', args.device, '--quiet', '--no-samples',
                     '--outputs', *args.outputs, *options)
         seconds = time.perf_counter() - started
         return {outputs: summary(work_dir / outputs if len(args.outputs) > 1 else work_dir, done.stderr, seconds, list(size))
@@ -67,11 +65,6 @@ def native(config: Path) -> tuple[int, int]:
     from mmexport.inputs import traced_shape
     cfg = load_config(config)
     return traced_shape(cfg, export_section(cfg))[2:]
-
-
-def call(tool: str, *args: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, '-W', 'ignore', str(ROOT / 'tools' / f'{tool}.py'), *map(str, args)], capture_output=True,
-                          text=True, check=False, env={**os.environ, 'PYTHONPATH': str(ROOT)})
 
 
 def summary(work_dir: Path, stderr: str, seconds: float, size: list[int]) -> dict[str, Any]:

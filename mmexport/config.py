@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .compat import check_packages, provide_mmcv_ext
+from .compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Conf
     # A config may import mmcv.ops itself, by custom_imports=['mmdet.models'].
     check_packages()
     provide_mmcv_ext()
+    provide_torchvision_ops()
     try:
         cfg = Config.fromfile(path)
     except (ImportError, ModuleNotFoundError) as exc:

@@ -165,7 +165,7 @@ class Exporter:
         if not self.checking:
             return []
         noises = int(self.section['verify']['noises'])
-        with self.step(f'Running eager on {len(images)} inputs, and {noises} noises of each'):
+        with self.step(f'Running eager on {len(images)} inputs, and up to {noises} noises of each'):
             with eager_in_words(images):
                 return expect(adapter, images, self.tolerance, noises, self.memory)
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from .checkpoint import LoadReport, load_into, read_state_dict
-from .compat import check_packages, provide_mmcv_ext
+from .compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
 from .errors import ConfigError, InputError, SetupError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def build_model(cfg: Config) -> nn.Module:
     """Build ``cfg.model`` in eval mode, with plain BatchNorm for SyncBN (which refuses the CPU)."""
     check_packages()
     provide_mmcv_ext()
+    provide_torchvision_ops()
     from mmengine.model import revert_sync_batchnorm
     from mmengine.registry import MODELS, DefaultScope
     scope = cfg.get('default_scope') or 'mmengine'

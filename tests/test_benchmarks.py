@@ -49,6 +49,26 @@ def test_latency_measures_in_turn(tmp_path: Path) -> None:
     assert set(row['wall_ratio']) == {'eager', 'plain trace', 'artifact'}
 
 
+def test_formats_are_made_verified_and_timed_in_turn(tmp_path: Path) -> None:
+    out = tmp_path / 'speed.json'
+    command = ('formats.py', '--configs', 'segformer_b0', '--formats', 'torchscript', 'torch_export', '--size', 96, 128, '--rounds', 3,
+               '--work-dir', tmp_path / 'files', '--out', out)
+    run(*command)
+    row = json.loads(out.read_text())['rows'][0]
+    assert set(row['formats']) == {'torchscript', 'torch_export'}
+    assert row['eager']['ratio']['median'] == 1.0
+    for found in row['formats'].values():
+        assert 0.05 < found['ratio']['median'] < 20
+        assert found['p95_s'] >= found['p50_s'] > 0
+        assert found['call_1_s'] > 0
+    assert row['others'] >= 0
+    # Of a file that is not there any more it says so, and makes it anew; the other one stays as it is.
+    kept = (tmp_path / 'files' / 'segformer_b0' / 'torchscript' / 'model.pt').stat().st_mtime_ns
+    (tmp_path / 'files' / 'segformer_b0' / 'torch_export' / 'manifest.json').unlink()
+    run(*command)
+    assert (tmp_path / 'files' / 'segformer_b0' / 'torchscript' / 'model.pt').stat().st_mtime_ns == kept
+
+
 def test_verify_configs_summarises_reports(tmp_path: Path) -> None:
     out = tmp_path / 'verify.json'
     run('verify_configs.py', '--configs', 'segformer_b0', '--size', 96, 128, '--outputs', 'raw', '--out', out)

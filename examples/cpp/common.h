@@ -110,3 +110,15 @@ inline int report(const Run& run, const std::string& manifest, int argc, const c
   std::cout << (equal ? "EQUAL" : "DIFFERENT") << "\n";
   return equal ? 0 : 1;
 }
+
+// Runs a program's body and puts into words what it throws; the exit code.
+inline int guarded(const std::function<int()>& body) try {
+  torch::NoGradGuard no_grad;
+  return body();
+} catch (const c10::Error& error) {
+  std::cerr << error.what_without_backtrace() << "\n";
+  return 2;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 2;
+}

@@ -12,16 +12,11 @@ std::vector<Tensor> outputs_of(torch::jit::script::Module& model, const Tensor& 
   return found;
 }
 
-int main(int argc, const char* argv[]) try {
-  TORCH_CHECK(argc > 1, "run FOLDER [DEVICE] [PICTURE.ppm]");
-  torch::NoGradGuard no_grad;
-  torch::jit::ExtraFilesMap extra{{"manifest.json", ""}};
-  auto model = torch::jit::load(std::string(argv[1]) + "/model.pt", torch::Device(argc > 2 ? argv[2] : "cpu"), extra);
-  return report([&](const Tensor& image) { return outputs_of(model, image); }, extra["manifest.json"], argc, argv);
-} catch (const c10::Error& error) {
-  std::cerr << error.what_without_backtrace() << "\n";
-  return 2;
-} catch (const std::exception& error) {
-  std::cerr << error.what() << "\n";
-  return 2;
+int main(int argc, const char* argv[]) {
+  return guarded([&] {
+    TORCH_CHECK(argc > 1, "run FOLDER [DEVICE] [PICTURE.ppm]");
+    torch::jit::ExtraFilesMap extra{{"manifest.json", ""}};
+    auto model = torch::jit::load(std::string(argv[1]) + "/model.pt", torch::Device(argc > 2 ? argv[2] : "cpu"), extra);
+    return report([&](const Tensor& image) { return outputs_of(model, image); }, extra["manifest.json"], argc, argv);
+  });
 }

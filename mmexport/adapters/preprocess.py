@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import ConfigError
+
 
 class Preprocess(nn.Module):
     """Normalise inside the graph, or pass on what is normalised already.
@@ -37,6 +39,9 @@ class Preprocess(nn.Module):
         assert isinstance(mean, Tensor) and isinstance(std, Tensor)
         if mean.numel() == 1:
             mean, std = mean.flatten().expand(3), std.flatten().expand(3)
+        if flip and mean.numel() % 3:
+            raise ConfigError(f'the data_preprocessor swaps BGR and RGB of {mean.numel()} channels, and only threes have such an order: set '
+                              'its bgr_to_rgb and rgb_to_bgr to False')
         divisor = getattr(own, 'pad_size_divisor', None) or getattr(own, 'size_divisor', None) or 1
         return cls(mean.flatten(), std.flatten(), flip, inside, int(divisor))
 

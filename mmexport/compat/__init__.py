@@ -1,5 +1,6 @@
 """Work-arounds for upstream defects, one small file each; none of them changes an installed file."""
 from .mmcv_ext import provide_mmcv_ext
 from .packages import check_packages
+from .torchvision_ext import provide_torchvision_ops
 
-__all__ = ['check_packages', 'provide_mmcv_ext']
+__all__ = ['check_packages', 'provide_mmcv_ext', 'provide_torchvision_ops']

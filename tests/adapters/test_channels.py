@@ -56,3 +56,13 @@ def test_another_number_of_channels_is_refused(photograph_file: Path, tmp_path: 
     cfg.merge_from_dict({'export.inputs.image': str(photograph_file)})  # type: ignore[attr-defined]
     with pytest.raises(InputError, match='takes 6 channels'):
         Exporter(cfg, work_dir=tmp_path, model=build_model(cfg)).run()  # type: ignore[arg-type]
+
+
+def test_four_channels_have_no_order_to_swap() -> None:
+    from mmexport.adapters.preprocess import Preprocess
+    from mmexport.errors import ConfigError
+    cfg = tiny('fcn')
+    cfg.model.data_preprocessor.update(mean=[*MEAN, 0.0], std=[*STD, 1.0], bgr_to_rgb=True)
+    cfg.model.backbone.in_channels = 4
+    with pytest.raises(ConfigError, match='swaps BGR and RGB of 4 channels'):
+        Preprocess.of(build_model(cfg), inside=False)
