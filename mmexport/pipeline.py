@@ -20,10 +20,6 @@ from .checking.reduced import FULL, REDUCED
 from .photograph import Photograph
 from .randomness import drawn_alike
 
-# Padding takes part in the artifact's area ratios and not in mmdet's, which crops first; without padding all must agree.
-PADDED_AGREEMENT = 0.99
-ANY_SCORE = 1.0
-
 
 @dataclass(frozen=True)
 class PipelineCheck:
@@ -68,8 +64,9 @@ def check_pipeline(adapter: Adapter, artifact: Callable[[Tensor], Any], photogra
         with drawn_alike():
             raw, seen = adapter.watch(image)
         evidence = {name: tensor.cpu() for name, tensor in adapter.evidence(raw, image, seen).items()}
-    shares = _agreements(wanted, found, evidence, height, width)
-    threshold = min(PADDED_AGREEMENT if any(padded) else 1.0, REDUCED[precision].agreement if precision != FULL else 1.0)
+        excused = adapter.padding_decides(raw, image, height, width) if any(padded) else None
+    shares = _agreements(wanted, found, evidence, height, width, excused)
+    threshold = REDUCED[precision].agreement if precision != FULL else 1.0
     return PipelineCheck(min(shares), threshold, padded, tuple(image.shape))
 
 
@@ -85,8 +82,8 @@ def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
 
 
 def _agreements(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], evidence: Mapping[str, Tensor], height: int,
-                width: int) -> list[float]:
-    """The share of pixels, or of instance rows, that agree wherever eager was clear."""
+                width: int, excused: Tensor | None) -> list[float]:
+    """The share of pixels, or of instance rows, that agree wherever eager was clear and padding had no say."""
     near = evidence.get('near', torch.zeros((1, height, width)).bool())
     if 'margin' in evidence:
         near = evidence['margin'] < 1e-3
@@ -96,7 +93,8 @@ def _agreements(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], evide
     for name in ('panoptic', 'labels'):
         if name in wanted and wanted[name].dim() == 3:
             crop = found[name][:, :height, :width]
-            verdict = compare_panoptic(wanted[name].to(crop.dtype), crop, {'near': near[:, :height, :width]})
+            unsure = near[:, :height, :width] if excused is None else near[:, :height, :width] | excused.cpu()
+            verdict = compare_panoptic(wanted[name].to(crop.dtype), crop, {'near': unsure})
             shares.append(1 - float(verdict.get('beyond', 1.0)))
     if 'masks' in wanted:
         masks = found['masks'][..., :height, :width]
@@ -105,6 +103,7 @@ def _agreements(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], evide
                 'boxes': boxes_of(masks) if padded else found['boxes']}
         crop_evidence = {'edge_rows': evidence['edge_rows'], 'mask_near': evidence['mask_near'][..., :height, :width]}
         # A row's score is a mean over its mask, from which mmdet leaves the padding out: with padding there is nothing to compare.
-        verdict = compare_instances(wanted, rows, crop_evidence, ANY_SCORE if padded else 1e-3)
+        any_score = 1 / max(float(wanted['scores'].abs().max()), 1e-12)
+        verdict = compare_instances(wanted, rows, crop_evidence, any_score if padded else 1e-3)
         shares.append(1 - float(verdict.get('beyond', 1.0)))
     return shares

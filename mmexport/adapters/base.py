@@ -97,6 +97,13 @@ class Adapter(nn.Module):
         """What the checker needs to judge a difference in ``final`` outputs: margins, edges of thresholds, and what `watch` saw."""
         return seen
 
+    def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
+        """Pixels (N, height, width) of ``final`` in which what lies beyond `height` and `width` has a say; None where it never has.
+
+        OpenMMLab cuts the padding off before it decides; a file, which is not told of padding, cannot.
+        """
+        return None
+
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         """OpenMMLab's data samples, as ``test_step`` or ``predict`` returns them -> the ``final`` outputs by name."""
         raise NotImplementedError

@@ -130,6 +130,19 @@ class MaskClassification(Adapter):
             found |= instance_evidence(_rows(masks, top['query']), top, cls_logits)
         return found
 
+    def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
+        """Whether a segment stays is asked of areas, of which padding has some."""
+        from ..checking.labels import renamed_after
+        from .evidence import panoptic_evidence
+        if not self.panoptic_on:
+            return None
+        cls_logits, mask_logits = raw
+        masks = F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)
+        padded = self.panoptic(cls_logits, masks)[0][:, :height, :width]
+        cut, found = self.panoptic(cls_logits, masks[..., :height, :width])
+        near = panoptic_evidence(found, cls_logits, masks, self.fusion.test_cfg, self.num_classes)['near']
+        return near | (renamed_after(cut, padded) != cut)
+
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         answer: dict[str, Tensor] = {}
         if self.panoptic_on:

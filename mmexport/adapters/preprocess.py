@@ -40,8 +40,8 @@ class Preprocess(nn.Module):
         if mean.numel() == 1:
             mean, std = mean.flatten().expand(3), std.flatten().expand(3)
         if flip and mean.numel() % 3:
-            raise ConfigError(f'the data_preprocessor swaps BGR and RGB of {mean.numel()} channels, and only threes have such an order: set '
-                              'its bgr_to_rgb and rgb_to_bgr to False')
+            raise ConfigError(f'the data_preprocessor swaps BGR and RGB of {mean.numel()} channels, and only threes have such an order: '
+                              'set its bgr_to_rgb and rgb_to_bgr to False')
         divisor = getattr(own, 'pad_size_divisor', None) or getattr(own, 'size_divisor', None) or 1
         return cls(mean.flatten(), std.flatten(), flip, inside, int(divisor))
 

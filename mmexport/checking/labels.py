@@ -37,7 +37,7 @@ def compare_panoptic(expected: Tensor, actual: Tensor, evidence: Mapping[str, Te
     """
     if bool((actual < 0).any()):
         return dict(problem=f'{int(actual.min())} is no segment', metrics={})
-    renamed = torch.stack([_rename(one, other) for one, other in zip(expected, actual, strict=True)])
+    renamed = renamed_after(expected, actual)
     near = evidence.get('near')
     near = torch.zeros_like(expected, dtype=torch.bool) if near is None else near.bool()
     if 'candidates' in evidence:
@@ -58,6 +58,11 @@ def _judge(differs: Tensor, excused: Tensor, counts: dict[str, Any], near: Tenso
     if metrics['near_share'] > MAX_NEAR:
         return dict(problem=f"eager is unsure of {metrics['near_share']:.0%} of the pixels: too few are left to compare", metrics=metrics)
     return dict(max_abs=None, beyond=float(clear.double().mean()), metrics=metrics)
+
+
+def renamed_after(expected: Tensor, actual: Tensor) -> Tensor:
+    """`actual` (N, H, W) with its instances numbered as those of `expected` that they cover most; -1 where none is left."""
+    return torch.stack([_rename(one, other) for one, other in zip(expected, actual, strict=True)])
 
 
 def _rename(expected: Tensor, actual: Tensor) -> Tensor:

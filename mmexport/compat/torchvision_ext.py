@@ -1,8 +1,8 @@
 """The names of torchvision's compiled ops where they do not load: torchvision built for another torch, or for CUDA on a machine without.
 
-``import torchvision`` then dies on ``operator torchvision::nms does not exist``, and with it mmpretrain, and mmdet's and mmseg's models
-that use one of its backbones, although none of them calls such an op. Declared without an implementation they let those models be built; one
-that is really called raises torch's own error that it has none. Compiled ops that load always win. Checked with torchvision 0.28.0+cu130
+``import torchvision`` then dies on ``operator torchvision::nms does not exist``, and with it mmpretrain and all models that have a
+backbone of its, although none of them calls such an op. Declared without an implementation they let those models be built; one that
+is really called raises torch's own error that it has none. Compiled ops that load always win. Checked with torchvision 0.28.0+cu130
 beside torch 2.13.0+cpu.
 """
 from __future__ import annotations
