@@ -68,9 +68,10 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
     from mmexport.backends import build_backend
     from mmexport.config import export_section
     from mmexport.device.outside import stop_gradients
+    from mmexport.expected import Memory, expect, second_look, with_patched
     from mmexport.inputs import make_inputs
     from mmexport.patching import patched
-    from mmexport.verify import Memory, expect, second_look, verify, with_patched
+    from mmexport.verify import verify
     cfg, model = seeded(name, args.tiny)
     stop_gradients(model)
     adapter = build_adapter(model, outputs='raw')

@@ -22,6 +22,7 @@ from .device import Audit, mended
 from .device.outside import stop_gradients
 from .diagnosis import Consultation
 from .errors import ConfigError, LoweringError
+from .expected import PHOTOGRAPH, Memory, expect, second_look, typical_seconds, with_patched
 from .inputs import make_inputs, traced_shape
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
@@ -32,7 +33,7 @@ from .precision import exact_arithmetic
 from .progress import Progress
 from .report import Report
 from .screening import audit_adapter, eager_in_words, mended_audit, stop_where_it_would_fail
-from .verify import Memory, Verification, expect, patched_rows, second_look, typical_seconds, verify, with_patched
+from .verify import Verification, patched_rows, verify
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -139,7 +140,7 @@ class Exporter:
         if not (path and self.checking):
             return images, None
         photograph = read_photograph(self.cfg, str(path), adapter, self.device, images['traced'])
-        return {**images, 'photograph': photograph.image}, photograph
+        return {**images, PHOTOGRAPH: photograph.image}, photograph
 
     def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
         if self.memory.audit is None:

@@ -18,10 +18,10 @@ from mmexport.artifact import Artifact
 from mmexport.backends.torchscript import TorchScript
 from mmexport.checking.main import check, main, verdict
 from mmexport.cli import exit_code
+from mmexport.expected import Memory
 from mmexport.exporter import Exporter
 from mmexport.registry import BACKENDS
 from mmexport.report import Report
-from mmexport.verify import Memory
 from tests.tiny import SHAPE, seeded, tiny
 
 Outputs = tuple[Tensor, ...]

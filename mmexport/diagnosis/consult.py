@@ -17,8 +17,9 @@ from ..checking.comparison import Comparison
 from ..checking.main import EAGER
 from ..checking.samples import Sample
 from ..errors import LoweringError, first_line
+from ..expected import model_floors
 from ..progress import Progress
-from ..verify import Verification, model_floors, patched_rows
+from ..verify import Verification, patched_rows
 from .finding import Diagnosis, finding
 from .inplace import who_writes_into
 from .lowering import why_not_lowered

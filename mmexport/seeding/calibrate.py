@@ -93,4 +93,6 @@ def eigen(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     mean = rows.mean(0)
     centred = (rows - mean).double()
     values, vectors = torch.linalg.eigh(centred.T @ centred / len(rows))
+    # The sign of a vector is the library's choice, and differs from processor to processor.
+    vectors = vectors * vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True)).sign()
     return mean, values.flip(0).clamp_min(0).float(), vectors.flip(1).float()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mmexport.adapters import build_adapter
-from mmexport.verify import Memory, expect
+from mmexport.expected import Memory, expect
 from tests.tiny import seeded
 
 IMAGES = {'traced': torch.rand(1, 3, 64, 64), 'another size': torch.rand(1, 3, 96, 64)}
@@ -41,3 +41,21 @@ def test_one_image_that_noise_moves_brings_all_noises_for_all(monkeypatch: pytes
     assert samples[1].floors['logits'] == 0
     assert _noises(memory) == ['noise 0', 'noise 1', 'noise 2']
     assert len(memory.seen) == 8
+
+
+def test_a_synthetic_picture_is_moved_off_the_models_close_calls_and_a_photograph_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = build_adapter(seeded('segformer_b0'), outputs='raw')
+    image = torch.rand(1, 3, 64, 64)
+    calm = adapter.watch
+
+    def watch(asked: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        # On the picture itself, and on it with noise of 1e-6, two cells lie at the threshold.
+        at_the_edge = bool((asked - image).abs().max() < 1e-3)
+        _ = torch.tensor([0.5, 0.500001, 0.7] if at_the_edge else [0.4, 0.6, 0.7]) < 0.5
+        return calm(asked)
+
+    monkeypatch.setattr(adapter, 'watch', watch)
+    synthetic, own = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 0, Memory())
+    assert torch.equal(own.image, image)
+    assert 1e-3 < float((synthetic.image - image).abs().max()) < 0.1
+    assert torch.equal(synthetic.expected['logits'], adapter.raw(synthetic.image)[0])
