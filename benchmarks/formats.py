@@ -21,7 +21,9 @@ from rounds import Others, in_turn, paired
 DOC, RESULTS = ROOT / 'docs' / 'formats.md', ROOT / 'benchmarks' / 'results'
 # The best format's time over eager's: what was reached on two cores, and is not given up unseen.
 BOUNDS = {'mask2former_r50': 0.55, 'pspnet': 0.80, 'deeplabv3plus': 0.80, 'segformer_b0': 0.45}
-FORMATS = ['torchscript', 'onnx', 'openvino', 'torch_export', 'aotinductor']
+# A `_static` file is exported for the one size.
+STATIC = '_static'
+FORMATS = ['torchscript', 'onnx', 'onnx_static', 'openvino', 'openvino_static', 'torch_export', 'aotinductor']
 # Thread pools go on spinning for a moment after a call, on the cores that the next contestant needs.
 PAUSE = 0.2
 BUSY = 0.2
@@ -69,21 +71,32 @@ def row(name: str, args: argparse.Namespace) -> dict[str, Any]:
     return dict(config=name, **found)
 
 
+def folder_of(name: str, form: str, args: argparse.Namespace) -> Path:
+    backend = form.removesuffix(STATIC)
+    return Path(args.work_dir) / f"{name}{STATIC if form.endswith(STATIC) else ''}" / backend
+
+
 def there_is(name: str, form: str, args: argparse.Namespace) -> bool:
-    return (args.work_dir / name / form / 'manifest.json').is_file()
+    return (folder_of(name, form, args) / 'manifest.json').is_file()
 
 
 def make(name: str, args: argparse.Namespace) -> str | None:
     """Make and verify what is not there; the last word of a run in which not all passed."""
-    checkpoint, missing = args.work_dir / f'{name}.pth', [form for form in args.formats if not there_is(name, form, args)]
-    if not missing:
-        return None
-    if not checkpoint.is_file():
-        tool('make_checkpoint', CONFIGS / f'{name}.py', checkpoint)
-    done = tool('export', CONFIGS / f'{name}.py', checkpoint, '--backend', *missing, '--outputs', 'raw', '--shape', *args.size,
-                '--device', args.device, '--work-dir', args.work_dir / name, '--no-diagnose', '--no-samples')
-    (args.work_dir / f'{name}.txt').write_text(done.stdout + done.stderr)
-    return (done.stderr.strip() or done.stdout.strip() or '(no message)').splitlines()[-1][:300] if done.returncode else None
+    checkpoint, said = args.work_dir / f'{name}.pth', None
+    for static in (False, True):
+        missing = [form for form in args.formats if form.endswith(STATIC) is static and not there_is(name, form, args)]
+        if not missing:
+            continue
+        if not checkpoint.is_file():
+            tool('make_checkpoint', CONFIGS / f'{name}.py', checkpoint)
+        place = folder_of(name, missing[0], args).parent
+        done = tool('export', CONFIGS / f'{name}.py', checkpoint, '--backend', *(form.removesuffix(STATIC) for form in missing),
+                    '--outputs', 'raw', '--shape', *args.size, '--device', args.device, '--work-dir', place, '--no-diagnose',
+                    '--no-samples', *(['--cfg-options', 'export.inputs.dynamic=()'] if static else []))
+        place.with_suffix('.txt').write_text(done.stdout + done.stderr)
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip() or '(no message)').splitlines()[-1][:300]
+    return said
 
 
 def measure(name: str, formats: list[str], args: argparse.Namespace) -> dict[str, Any]:
@@ -100,7 +113,7 @@ def measure(name: str, formats: list[str], args: argparse.Namespace) -> dict[str
     adapter = build_adapter(model, outputs='raw').to(device)
     image = picture((1, 3, *args.size), 0, adapter).to(device)
     contestants = {'eager': adapter}
-    folders = {form: args.work_dir / name / form for form in formats}
+    folders = {form: folder_of(name, form, args) for form in formats}
     manifests = {form: json.loads((folder / 'manifest.json').read_text()) for form, folder in folders.items()}
     with torch.no_grad():
         contestants.update({form: load(folders[form], manifests[form], device) for form in formats})
