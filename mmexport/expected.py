@@ -51,8 +51,10 @@ class Memory:
 
     def close_calls(self, adapter: Adapter, name: str, image: Tensor) -> int:
         """How many comparisons inside eager are too close to call on `image`; see `cliffs`."""
+        # Before the model may write into it.
+        key = _key(name, 'eager', '', image)
         self.watch(adapter, name, 'eager', image)
-        return self.undecided[_key(name, 'eager', '', image)]
+        return self.undecided[key]
 
 
 def _key(name: str, when: str, patches: str, image: Tensor) -> tuple[str, str, str]:

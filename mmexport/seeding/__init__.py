@@ -62,7 +62,7 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
             damp_branches(head)
             for varies_by in ATTEMPTS:
                 fit_queries(model, head, lambda: adapter.raw(images), generator, varies_by)
-                if rich_enough(model, seed) and all(varied_enough(model, sides) for sides in (size, ODD)):
+                if rich_enough(model, seed) and all(varied_enough(model, shape) for shape in ((2, *ODD), (1, *ODD), (1, *size))):
                     break
             else:
                 raise SeedingError(f'seed {seed}: no choice of regions gave {SEGMENTS} segments in each scene and outputs that follow the '
@@ -83,10 +83,10 @@ def rich_enough(model: nn.Module, seed: int) -> bool:
     return True
 
 
-def varied_enough(model: nn.Module, size: Sequence[int]) -> bool:
-    """Whether the checker itself would tell pictures of `size` apart, in raw outputs and in decisions."""
+def varied_enough(model: nn.Module, shape: Sequence[int]) -> bool:
+    """Whether the checker itself would tell pictures of `shape` (N, H, W) apart, in raw outputs and in decisions."""
     raw, final = (build_adapter(model, outputs=outputs) for outputs in ('raw', 'final'))
-    pictures = [picture((1, raw.channels, *size), number, raw) for number in (0, 1)]
+    pictures = [picture((shape[0], raw.channels, *shape[1:]), number, raw) for number in (0, 1)]
     found = [(raw.raw(image), image) for image in pictures]
     for adapter in (raw, final):
         specs = [spec.as_dict() for spec in adapter.specs]
