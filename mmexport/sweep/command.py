@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out)
     todo = jobs(args.packages, backends, tuple(args.size), args.match)
     store = Store(out / 'done.sqlite', dict(versions(), commit=args.commit or _commit()))
+    if args.known:
+        print(f'{store.take(json.loads(Path(args.known).read_text()))} rows taken from {args.known}')
     try:
         made = sweep(todo, store, out.resolve(), address=args.address, workers=args.workers, limit_s=args.limit, limit_gb=args.memory,
                      told=_say)

@@ -24,12 +24,14 @@ def write(rows: Sequence[Row], json_place: Path, md_place: Path) -> None:
 def _lines(rows: Sequence[Row]) -> Iterator[str]:
     yield HEAD
     formats = sorted({row['backend'] for row in rows}, key=lambda name: (name != 'torchscript', name))
-    yield '| format | configs | pass | fail |'
-    yield '| --- | --- | --- | --- |'
+    yield '| format | configs | pass | fail | folders | all of the folder pass |'
+    yield '| --- | --- | --- | --- | --- | --- |'
     for name in formats:
         own = [row for row in rows if row['backend'] == name]
         passed = sum(row['passed'] for row in own)
-        yield f'| {name} | {len(own)} | {passed} | {len(own) - passed} |'
+        folders = {_folder(row) for row in own}
+        broken = {_folder(row) for row in own if not row['passed']}
+        yield f'| {name} | {len(own)} | {passed} | {len(own) - passed} | {len(folders)} | {len(folders - broken)} |'
     yield ''
     yield '| config | task | format | result | traced | other size | batch 2 | /eager | MB |'
     yield '| --- | --- | --- | --- | --- | --- | --- | --- | --- |'
@@ -39,6 +41,10 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
     for under in dict.fromkeys(json.dumps(row['under'], sort_keys=True) for row in rows):
         content = json.loads(under)
         yield f"* commit {content.pop('commit')}: " + ', '.join(f'{name} {version}' for name, version in content.items())
+
+
+def _folder(row: Row) -> str:
+    return str(row['config']).rpartition('/')[0]
 
 
 def _line(row: Row) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,17 @@ class Store:
         self.base.execute('INSERT OR REPLACE INTO done (key, config, backend, under, row) VALUES (?, ?, ?, ?, ?)',
                           (self._key(job), job.config, job.backend, self.under, json.dumps(row)))
 
+    def take(self, rows: Iterable[Mapping[str, Any]]) -> int:
+        """Keep the rows of a ``zoo.json``, each under what it was made under, where they are not here yet; returns how many were new."""
+        before = self.base.total_changes
+        for row in rows:
+            job = Job(row['config'], row['backend'], tuple(row['size']), tuple(row['other']))
+            under = json.dumps(row['under'], sort_keys=True)
+            content = {key: value for key, value in row.items() if key != 'under'}
+            self.base.execute('INSERT OR IGNORE INTO done (key, config, backend, under, row) VALUES (?, ?, ?, ?, ?)',
+                              (_key(job, under), job.config, job.backend, under, json.dumps(content)))
+        return self.base.total_changes - before
+
     def rows(self) -> list[dict[str, Any]]:
         """The newest row of each config and format, with what it was made under."""
         found = self.base.execute('SELECT row, under FROM done ORDER BY rowid')
@@ -42,4 +53,8 @@ class Store:
         self.base.close()
 
     def _key(self, job: Job) -> str:
-        return hashlib.sha256(f'{json.dumps(job.as_dict(), sort_keys=True)}{self.under}'.encode()).hexdigest()
+        return _key(job, self.under)
+
+
+def _key(job: Job, under: str) -> str:
+    return hashlib.sha256(f'{json.dumps(job.as_dict(), sort_keys=True)}{under}'.encode()).hexdigest()
