@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,10 @@ from .delivery import FAILED, deliver
 from .device import Audit, mended
 from .device.outside import stop_gradients
 from .diagnosis import Consultation
-from .errors import ConfigError, LoweringError
+from .errors import ConfigError
 from .expected import PHOTOGRAPH, Memory, expect, second_look, typical_seconds, with_patched
 from .inputs import make_inputs, traced_shape
+from .lowering import lower_all
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
 from .patching import Applied, Environment, patched
@@ -32,7 +34,7 @@ from .pipeline import PipelineCheck, check_pipeline
 from .precision import exact_arithmetic
 from .progress import Progress
 from .report import Report
-from .screening import audit_adapter, eager_in_words, mended_audit, stop_where_it_would_fail
+from .screening import eager_in_words, screened, stop_where_it_would_fail
 from .verify import Verification, patched_rows, verify
 
 if TYPE_CHECKING:
@@ -109,7 +111,8 @@ class Exporter:
             with self._patched() as applied:
                 self.memory.patches = repr(self.section['patches'])
                 samples = self._run_patched(adapter, samples)
-                artifacts, failures = self._lower_all(adapter, images['traced'], applied, shop)
+                artifacts, failures = lower_all(self.backends, partial(self._lower, shop, applied), adapter, images['traced'],
+                                                self.consultation)
             checks, samples = self._verify(adapter, artifacts, samples, shop)
             self.consultation.on_parity(self.backends, adapter, samples, checks)
             pipelines = [self._pipeline(adapter, artifact, photograph) for artifact in artifacts]
@@ -145,19 +148,9 @@ class Exporter:
     def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
         if self.memory.audit is None:
             with self.step('Looking for tensors on the wrong device'):
-                self.memory.audit = audit_adapter(adapter, image, self.device)
-                if self.fix and self.memory.audit.findings:
-                    self._show_the_mending_is_no_change(adapter, image, self.memory.audit)
+                self.memory.audit = screened(adapter, image, self.device, self.fix)
         stop_where_it_would_fail(self.memory.audit, self.device, self.fix)
         return self.memory.audit
-
-    def _show_the_mending_is_no_change(self, adapter: Adapter, image: Tensor, audit: Audit) -> None:
-        """The expected outputs are computed mended, or not at all on CUDA; so that is compared with unmended, on the CPU."""
-        adapter.cpu()
-        try:
-            mended_audit(adapter, image.cpu(), audit, self.device)
-        finally:
-            adapter.to(self.device)
 
     def _mended(self, adapter: Adapter, audit: Audit) -> AbstractContextManager[list[str]]:
         return mended(adapter.model, audit, self.device) if self.fix else nullcontext([])
@@ -176,24 +169,7 @@ class Exporter:
         with self.step(f'Running patched eager on {len(samples)} inputs'):
             return with_patched(adapter, samples, self.device, self.memory)
 
-    def _lower_all(self, adapter: Adapter, example: Tensor, applied: Sequence[Applied],
-                   shop: Path) -> tuple[list[Artifact], dict[str, str]]:
-        """One format that cannot hold the model does not cost the user the others; that none can is an error."""
-        artifacts: list[Artifact] = []
-        failed: list[tuple[Backend, LoweringError]] = []
-        for backend in self.backends:
-            try:
-                artifacts.append(self._lower(backend, adapter, example, applied, shop))
-            except LoweringError as exc:
-                failed.append((backend, exc))
-        for backend, error in failed:
-            self.consultation.on_lowering(backend, adapter, example, error)
-        if not artifacts:
-            said = '; '.join(str(error) for _, error in failed)
-            raise LoweringError('\n'.join([said, *self.consultation.lines()])) from failed[-1][1]
-        return artifacts, {backend.name: str(error) for backend, error in failed}
-
-    def _lower(self, backend: Backend, adapter: Adapter, example: Tensor, applied: Sequence[Applied], shop: Path) -> Artifact:
+    def _lower(self, shop: Path, applied: Sequence[Applied], backend: Backend, adapter: Adapter, example: Tensor) -> Artifact:
         manifest = describe(adapter, example, self.section['inputs']['dynamic'], applied, versions(), str(self.cfg.filename),
                             self.checkpoint)
         with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}'):

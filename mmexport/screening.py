@@ -34,6 +34,22 @@ def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audi
         adapter.to(home)
 
 
+def screened(adapter: Adapter, image: Tensor, device: torch.device, fix: bool) -> Audit:
+    """`audit_adapter`; with `fix`, mending is shown to be no change: the expected outputs are computed mended, or not at all on CUDA.
+
+    Raises:
+        DeviceError: mended, the model answers otherwise.
+    """
+    audit = audit_adapter(adapter, image, device)
+    if fix and audit.findings:
+        adapter.cpu()
+        try:
+            mended_audit(adapter, image.cpu(), audit, device)
+        finally:
+            adapter.to(device)
+    return audit
+
+
 def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.device) -> Audit:
     """What the audit says of the model while it is mended, and that it answers the same on the CPU.
 
