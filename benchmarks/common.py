@@ -26,7 +26,9 @@ def circumstances() -> dict[str, Any]:
     import torch
 
     from mmexport.model import versions
-    return dict(command=' '.join([Path(sys.argv[0]).name, *sys.argv[1:]]), commit=COMMIT, versions=versions(),
+    # Where somebody keeps his files is his affair.
+    command = [Path(argument).name if argument.startswith('/') else argument for argument in sys.argv]
+    return dict(command=' '.join([Path(command[0]).name, *command[1:]]), commit=COMMIT, versions=versions(),
                 cpu=_cpu(), cores=os.cpu_count(), platform=platform.platform(), cuda=torch.version.cuda)
 
 
