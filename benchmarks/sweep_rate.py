@@ -55,7 +55,7 @@ def seconds(workers: int, folder: Path, name: str) -> float:
     jobs = [Job(f'mmseg::{config}.py', 'torchscript', size, other) for config in CONFIGS for size, other in SIZES]
     store, ends = Store(folder / f'{name}.sqlite', {}), []
     ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    ray.get([ray.remote(time.sleep).remote(1) for _ in range(2 * workers)])
+    ray.get([ray.remote(lambda: time.sleep(1)).remote() for _ in range(2 * workers)])
     started = time.perf_counter()
     sweep(jobs, store, folder, workers=workers, told=lambda row, done, of: ends.append(time.perf_counter()))
     failed = [row for row in store.rows() if not row['passed']]
