@@ -15,9 +15,6 @@ from typing import Any
 from common import CONFIGS, ROOT, quiet, tool, write
 from rounds import Others
 
-# The checker times up to five calls, fewer once two seconds are spent, and checks the first sample once more.
-CALLS, ENOUGH = 5, 2.0
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -37,6 +34,7 @@ def main() -> int:
 
 def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dict[str, Any]:
     from mmexport import Exporter
+    from mmexport.checking.timing import CALLS, ENOUGH
     from mmexport.config import load_config
     made = tool('make_checkpoint', CONFIGS / f'{name}.py', folder / 'c.pth')
     if made.returncode:
@@ -48,6 +46,7 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     total, busy = time.perf_counter() - started, others.load()
     found = report.checks[0].found or {}
     running = sum(seconds for step, seconds in report.seconds.items() if step.startswith('Running'))
+    # The calls that the checker times, and its last look at the first sample.
     timed = found['p50_s'] * (min(CALLS, math.ceil(ENOUGH / found['p50_s'])) + 1)
     typical = (report.eager_s or 0) * min(CALLS, math.ceil(ENOUGH / (report.eager_s or 1)))
     forward = running + found['run_s'] + timed + typical

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+# Cores that others keep busy; beyond this a figure says so.
+BUSY = 0.2
+
 
 def in_turn(contestants: dict[str, Callable[..., Any]], image: Any, rounds: int, clock: Callable[[], float],
             settle: Callable[[], None] = lambda: None) -> dict[str, list[float]]:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from common import quiet, write
-from rounds import Others
+from rounds import BUSY, Others
 
 CONFIGS = ('erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024', 'fastscnn/fast_scnn_8xb4-160k_cityscapes-512x1024',
            'cgnet/cgnet_fcn_4xb4-60k_cityscapes-680x680', 'bisenetv2/bisenetv2_fcn_4xb4-160k_cityscapes-1024x1024')
 SIZES = (((128, 160), (160, 96)), ((160, 160), (96, 224)))
-ENOUGH, BUSY = 1.6, 0.2
+ENOUGH = 1.6
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 """Comparisons inside a model that rounding alone may decide the other way, and inputs that stand clear of them.
 
 Masked attention asks ``sigmoid < 0.5`` of every cell of every layer. Of a small picture's 1e5 cells one may lie within rounding of the
-threshold; whether it flips is the processor's affair, and then outputs of half of all queries move by a percent, in a patched model or a
-file that is right. A noise of 1e-6 finds such a cell by luck only. Here eager itself is asked how many it has.
+threshold; whether it flips is the processor's affair, and then outputs of many queries move, in a patched model or a file that
+is right. A noise of 1e-6 finds such a cell by luck only. Here eager itself is asked how many it has.
 """
 from __future__ import annotations
 
@@ -45,9 +45,14 @@ def clear_of_cliffs(image: Tensor, undecided: Callable[[Tensor], int]) -> Tensor
     for trial in range(TRIES):
         if not fewest:
             break
-        generator = torch.Generator().manual_seed(2000 + trial)
-        nudged = image + (torch.randn(image.shape, generator=generator) * NUDGE).to(image.device) * image.abs().max()
+        nudged = image + noise(image, 2000 + trial, NUDGE)
         found = undecided(nudged)
         if found < fewest:
             best, fewest = nudged, found
     return best
+
+
+def noise(image: Tensor, seed: int, share: float) -> Tensor:
+    """Normal noise of `share` of the image's scale, the same on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(image.shape, generator=generator).to(image.device) * share * image.abs().max()

@@ -16,7 +16,7 @@ from .checking.compare import compare
 from .checking.main import EAGER
 from .checking.samples import Sample
 from .checking.timing import typical
-from .cliffs import Counted, clear_of_cliffs
+from .cliffs import Counted, clear_of_cliffs, noise
 from .device import Audit
 from .randomness import drawn_alike
 
@@ -107,7 +107,7 @@ def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
     specs = [spec.as_dict() for spec in adapter.specs]
     floors = dict(sample.floors)
     for trial in trials:
-        noisy, _ = _run(adapter, memory, sample.name, f'noise {trial}', image + _noise(image, trial))
+        noisy, _ = _run(adapter, memory, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
         for row in compare(specs, sample.expected, list(noisy.values()), sample.evidence, sample=sample.name, stage='noise',
                            tolerance=tolerance):
             floors[row.output] = max(floors.get(row.output, 0.0), row.beyond or 0.0)
@@ -144,9 +144,3 @@ def _run(adapter: Adapter, memory: Memory, name: str, when: str, image: Tensor) 
         evidence = adapter.evidence(raw, image, seen) if adapter.outputs == 'final' and when == 'eager' else seen
     named = {spec.name: output.cpu() for spec, output in zip(adapter.specs, outputs, strict=True)}
     return named, {key: tensor.cpu() for key, tensor in evidence.items()}
-
-
-def _noise(image: Tensor, trial: int) -> Tensor:
-    generator = torch.Generator().manual_seed(trial)
-    noise = torch.randn(image.shape, generator=generator).to(image.device)
-    return noise * NOISE * image.abs().max()

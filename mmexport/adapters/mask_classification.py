@@ -69,7 +69,7 @@ class MaskClassification(Adapter):
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         cls_logits, mask_logits = raw
-        masks = F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)
+        masks = _enlarged(mask_logits, image)
         panoptic = (self.panoptic(cls_logits, masks)[0],) if self.panoptic_on else ()
         return panoptic + (self.instances(cls_logits, masks) if self.instance_on else ())
 
@@ -121,7 +121,7 @@ class MaskClassification(Adapter):
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
         from .evidence import instance_evidence, panoptic_evidence
         cls_logits, mask_logits = raw
-        masks = F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)
+        masks = _enlarged(mask_logits, image)
         found: dict[str, Tensor] = {}
         if self.panoptic_on:
             found |= panoptic_evidence(self.panoptic(cls_logits, masks)[1], cls_logits, masks, self.fusion.test_cfg, self.num_classes)
@@ -137,7 +137,7 @@ class MaskClassification(Adapter):
         if not self.panoptic_on:
             return None
         cls_logits, mask_logits = raw
-        masks = F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)
+        masks = _enlarged(mask_logits, image)
         padded = self.panoptic(cls_logits, masks)[0][:, :height, :width]
         cut, found = self.panoptic(cls_logits, masks[..., :height, :width])
         near = panoptic_evidence(found, cls_logits, masks, self.fusion.test_cfg, self.num_classes)['near']
@@ -153,6 +153,10 @@ class MaskClassification(Adapter):
                 answer[name] = found[key][None]
             answer['num'] = torch.tensor([len(found)])
         return answer
+
+
+def _enlarged(mask_logits: Tensor, image: Tensor) -> Tensor:
+    return F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)
 
 
 def _rows(masks: Tensor, query: Tensor) -> Tensor:
