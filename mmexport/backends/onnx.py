@@ -18,6 +18,7 @@ from ..errors import ConfigError, LoweringError, last_line
 from ..registry import BACKENDS
 from .base import Run, name_of
 from .from_program import ProgramBackend
+from .onnx_convert import converted
 from .onnx_graph import input_names, name_axes, nodes
 from .onnx_half import halved
 from .program import AXIS, silenced
@@ -92,11 +93,7 @@ class ONNX(ProgramBackend):
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
         # The exporter may ask the runtime about operators.
         quiet.onnxruntime()
-        inputs = input_names(len(program.graph_signature.user_inputs))
-        made = torch.onnx.export(program, dynamo=True, opset_version=self.opset, input_names=inputs, output_names=list(names),
-                                 verbose=False)
-        assert made is not None
-        return made.model_proto
+        return converted(program, self.opset, names)
 
     def _from_trace(self, module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], axes: dict[str, dict[int, str]]) -> Any:
         import onnx

@@ -1,0 +1,145 @@
+"""Decomposing an exported program node by node, where that is the same as doing it as a whole.
+
+``ExportedProgram.run_decompositions`` traces the whole program anew, sizes and all, to replace a handful of operators. That is half of
+what an ONNX export of a segmentor takes, though most nodes are known to the format that asks and need no more than to be copied.
+"""
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, fx
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.export.graph_signature import OutputKind
+
+from .inplace import AsAWholeError, Writes, functional, is_write
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+Table = Mapping[Any, Callable[..., Any]]
+# Where a node comes from: what it is decomposed into comes from there too.
+ORIGIN = ('nn_module_stack', 'stack_trace', 'source_fn_stack', 'torch_fn')
+
+
+def decomposed_by_node(program: ExportedProgram) -> ExportedProgram:
+    """`program`, but its ``run_decompositions`` goes node by node: converters call that themselves, with a table of their own.
+
+    An operator of the table is traced alone, on the sizes that the program has noted, and put in its place. An in-place operator becomes
+    the one that is not, and what was written to is then what that one returns. Where this would not be the same (see `Writes`; branches
+    in the graph; an operator that cannot be traced alone), the whole program is traced as ever.
+    """
+    as_a_whole = program.run_decompositions
+    other = copy.copy(program)
+
+    def run_decompositions(decomp_table: Table | None = None) -> ExportedProgram:
+        try:
+            return _Rewriting(program, decomp_table).done()
+        except AsAWholeError:
+            return as_a_whole(decomp_table)  # type: ignore[arg-type]
+
+    other.run_decompositions = run_decompositions  # type: ignore[method-assign, assignment]
+    return other
+
+
+class _Rewriting:
+
+    def __init__(self, program: ExportedProgram, table: Table | None) -> None:
+        if table is None or any(spec.kind is not OutputKind.USER_OUTPUT for spec in program.graph_signature.output_specs):
+            raise AsAWholeError
+        self.program, self.table, self.kept = program, dict(table), _kept_composites()
+        self.writes, self.graph = Writes(program.graph.nodes), fx.Graph()
+        self.now: dict[fx.Node, Any] = {}
+        self.sizes: dict[Any, fx.Node] = {}
+
+    def done(self) -> ExportedProgram:
+        with _fakes(self.program):
+            for node in self.program.graph.nodes:
+                self.now[node] = written = self._written(node)
+                if is_write(node):
+                    self.now.update(dict.fromkeys(self.writes.stale(node), written))
+        self.graph.eliminate_dead_code()
+        return self._program()
+
+    def _written(self, node: fx.Node) -> Any:
+        target = node.target
+        if isinstance(target, HigherOrderOperator):
+            raise AsAWholeError
+        if target is operator.getitem and isinstance(several := self.now[node.args[0]], (list, tuple)):  # type: ignore[index]
+            return several[node.args[1]]  # type: ignore[index]
+        if not isinstance(target, OpOverload):
+            return self._copied(node, self.now)
+        target = functional(node) if is_write(node) else target
+        if target in self.table:
+            return self._inlined(node, self.table[target])
+        if target not in self.kept and torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), 'CompositeImplicitAutograd'):
+            return self._inlined(node, target)
+        return self._copied(node, self.now, target)
+
+    def _copied(self, node: fx.Node, now: Mapping[fx.Node, Any], target: Any = None) -> fx.Node:
+        """A copy, or for an open size the first node that had it: every operator's trace asks for sizes anew."""
+        value = node.meta.get('val')
+        size = value.node.expr if isinstance(value, torch.SymInt) else None
+        if size in self.sizes:
+            return self.sizes[size]
+        copied = self.graph.node_copy(node, now.__getitem__)
+        copied.target = target or copied.target
+        if size is not None:
+            self.sizes[size] = copied
+        return copied
+
+    def _inlined(self, node: fx.Node, decomposition: Callable[..., Any]) -> Any:
+        """The nodes that `decomposition` traces to, in the place of `node`."""
+        from torch.fx.experimental.proxy_tensor import make_fx
+        inputs = list(node.all_input_nodes)
+
+        def call(*values: Any) -> Any:
+            known = dict(zip(inputs, values, strict=True))
+            return decomposition(*fx.map_arg(node.args, known.__getitem__), **fx.map_arg(node.kwargs, known.__getitem__))
+
+        try:
+            traced = make_fx(call, decomposition_table=self.table)(*(each.meta['val'] for each in inputs)).graph
+        except Exception as exc:  # A decomposition may raise anything; what the whole trace then says is what the user reads.
+            raise AsAWholeError from exc
+        inner: dict[fx.Node, Any] = dict(zip(traced.find_nodes(op='placeholder'), (self.now[each] for each in inputs), strict=True))
+        for each in traced.nodes:
+            if each.op == 'get_attr':
+                raise AsAWholeError
+            if each.op == 'call_function':
+                inner[each] = self._copied(each, inner)
+                inner[each].meta.update({key: node.meta[key] for key in ORIGIN if key in node.meta})
+        return fx.map_arg(traced.output_node().args[0], inner.__getitem__)
+
+    def _program(self) -> ExportedProgram:
+        from torch.export import ExportedProgram
+        program = self.program
+        signature = copy.deepcopy(program.graph_signature)
+        answers: Any = self.graph.output_node().args[0]
+        for spec, answer in zip(signature.output_specs, answers, strict=True):
+            if not isinstance(answer, fx.Node):
+                raise AsAWholeError
+            spec.arg.name = answer.name  # type: ignore[union-attr]
+        return ExportedProgram(root=program.graph_module, graph=self.graph, graph_signature=signature, state_dict=program.state_dict,
+                               range_constraints=program.range_constraints, module_call_graph=program.module_call_graph,
+                               example_inputs=program.example_inputs, constants=program.constants, verifiers=program.verifiers)
+
+
+def _fakes(program: ExportedProgram) -> Any:
+    """The mode that the program's fake tensors belong to."""
+    values = (node.meta.get('val') for node in program.graph.nodes)
+    found = next((value.fake_mode for value in values if isinstance(value, Tensor) and hasattr(value, 'fake_mode')), None)
+    if found is None:
+        raise AsAWholeError
+    return found
+
+
+def _kept_composites() -> set[Any]:
+    """What ``run_decompositions`` itself keeps, of operators that are written in terms of others, unless the table has them."""
+    try:
+        from torch._export.utils import _collect_all_valid_cia_ops
+    except ImportError as exc:
+        raise AsAWholeError from exc
+    return set(_collect_all_valid_cia_ops())

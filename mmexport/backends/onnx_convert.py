@@ -1,0 +1,60 @@
+"""``torch.onnx.export`` of an exported program, without what makes it slow."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .decomposing import decomposed_by_node
+from .onnx_graph import input_names
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+def converted(program: ExportedProgram, opset: int, names: Sequence[str]) -> Any:
+    """The ONNX model (a ``ModelProto``) of `program`, its outputs called `names`. It may raise anything that the exporter does."""
+    with rules_where_they_may_match():
+        made = torch.onnx.export(decomposed_by_node(program), dynamo=True, opset_version=opset, verbose=False,
+                                 input_names=input_names(len(program.graph_signature.user_inputs)), output_names=list(names))
+    assert made is not None
+    return made.model_proto
+
+
+@contextmanager
+def rules_where_they_may_match() -> Iterator[None]:
+    """Let the optimizer of onnxscript try a rule of several outputs only on nodes of the kind that its first output is.
+
+    It tries such a rule (SlicesSplit is one) on every node, and lists the whole graph each time: of Mask2Former's 2 300 nodes, longer than
+    all else in the conversion. A node of another kind never matches, so the graph is the same. Checked on onnxscript 0.7.2
+    (``rewriter/_matcher.py``); where there is no such list of rules, nothing is changed.
+    """
+    from onnxscript import rewriter
+    rules = getattr(rewriter, '_DEFAULT_REWRITE_RULES', None)
+    if rules is None:
+        yield
+        return
+    rewriter._DEFAULT_REWRITE_RULES = tuple(map(_where_it_may_match, rules))  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        rewriter._DEFAULT_REWRITE_RULES = rules
+
+
+def _where_it_may_match(rule: Any) -> Any:
+    pattern = getattr(rule, '_target_pattern', None)
+    if pattern is None or pattern.has_single_output_node:
+        return rule
+    kind = pattern.output_nodes[0].op_identifier()
+    if kind is None:
+        return rule
+    other = copy.copy(rule)
+
+    def try_rewrite(model: Any, graph: Any, node: Any, **options: Any) -> Any:
+        return rule.try_rewrite(model, graph, node, **options) if node.op_identifier() == kind else None
+
+    other.try_rewrite = try_rewrite
+    return other
