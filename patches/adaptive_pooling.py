@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mmexport.ops.adaptive_pooling import adaptive_avg_pool2d
+from mmexport.ops.adaptive_pooling import adaptive_avg_pool2d, adaptive_max_pool2d
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -15,13 +15,19 @@ class AdaptivePooling(Patch):
     """Pool any size to a grid of any size, for formats that have no such operator.
 
     PSPNet's and UPerNet's pyramids pool to 1, 2, 3 and 6 cells. Of a size that is left open ``torch.onnx.export`` makes a graph that
-    ONNX Runtime refuses at other sizes; see `mmexport.ops.adaptive_pooling`. TorchScript keeps torch's own operator.
+    ONNX Runtime refuses at other sizes, and OpenVINO pools SAN's masks to the example's; see `mmexport.ops.adaptive_pooling`.
+    TorchScript keeps torch's own operators.
     """
 
-    targets = ('torch.nn.functional.adaptive_avg_pool2d',)
+    targets = ('torch.nn.functional.adaptive_avg_pool2d', 'torch.nn.functional.adaptive_max_pool2d')
     upstream = 'torch 2.13.0'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        if target.endswith('adaptive_max_pool2d'):
+            def largest(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+                return adaptive_max_pool2d(original, input, output_size, return_indices)
+            return largest
+
         def pool(input: Tensor, output_size: Any) -> Tensor:
             return adaptive_avg_pool2d(original, input, output_size)
         return pool

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.nn import functional as F
 
 from mmexport.ops.sizes import scaled
 from mmexport.patching import Patch
@@ -23,13 +24,11 @@ class Upsample(Patch):
     upstream = 'mmsegmentation 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        from mmseg.models.utils.wrappers import resize
-
         def forward(module: Any, x: Tensor) -> Tensor:
             size = module.size
             if not size:
                 factors = module.scale_factor if isinstance(module.scale_factor, tuple) else (module.scale_factor,) * 2
                 size = [scaled(side, factor) for side, factor in zip(x.shape[-2:], factors, strict=True)]
-            return resize(x, size, None, module.mode, module.align_corners)  # type: ignore[no-any-return]
+            return F.interpolate(x, size, None, module.mode, module.align_corners)
 
         return forward

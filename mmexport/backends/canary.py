@@ -1,14 +1,14 @@
 """Tiny graphs of deformable attention and convolution, run on the installed runtime before a real one is trusted to it.
 
 Some runtimes compile GridSample wrongly, or rightly for a batch of one only. Which form of the sampling a runtime gets right is asked of
-the runtime itself, with places inside, at the border and outside of the levels, at batch 1 and 3, and remembered for its version.
+the runtime itself, with places inside, at the border and outside of the levels, at batch 1 and 3, and remembered for the versions of all
+that the graph goes through. It is asked in float32: in fewer bits nothing comes as near as the canary demands.
 """
 from __future__ import annotations
 
 import json
 import os
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ..errors import LoweringError
+from .. import __version__
+from ..errors import LoweringError, last_line
 from .canaries import AttentionCanary, ConvCanary
 
 if TYPE_CHECKING:
@@ -48,51 +49,54 @@ def right_form(backend: ProgramBackend, device: torch.device, sampling: Sampling
     Raises:
         LoweringError: it gets none right.
     """
-    key = f'{backend.name} {backend.runtime} {_version(backend.runtime)} torch {torch.__version__} {device.type} {sampling.op}'
+    key = f'{backend.pedigree()} torch {torch.__version__} mmexport {__version__} {device.type} {sampling.op}'
     place = Path(gettempdir()) / f'mmexport-canary-{getattr(os, "getuid", int)()}.json'
     known = _read(place)
-    if key not in known:
-        known[key] = {}
-        for form in FORMS:
-            known[key][form] = _right(backend, form, device, sampling)
-            if known[key][form]:
-                break
-        draft = place.with_suffix(f'.{os.getpid()}')
-        draft.write_text(json.dumps(known))
-        draft.replace(place)
-    found = next((form for form, right in known[key].items() if right), None)
+    if key in known:
+        tried: dict[str, bool | str] = {**known[key]}
+    else:
+        tried = _tried(backend, device, sampling)
+        # What went wrong on the way (a full disk, a converter's defect) says nothing of the runtime, and is asked again.
+        if all(isinstance(right, bool) for right in tried.values()):
+            draft = place.with_suffix(f'.{os.getpid()}')
+            draft.write_text(json.dumps({**known, key: tried}))
+            draft.replace(place)
+    found = next((form for form, right in tried.items() if right is True), None)
     if found is None:
         what = sampling.op.replace('_', ' ')
-        raise LoweringError(f'{backend.name} ({key}) computes {what} wrongly in every form ({", ".join(FORMS)}); another version of the '
-                            f'runtime may not. The finding is kept in {place}')
-    return found, dict(known[key])
+        said = '; '.join(f'{form}: {"wrong" if right is False else right}' for form, right in tried.items())
+        raise LoweringError(f'{backend.name} ({key}) gets no form of {what} right ({said}); another version of the runtime may. What is '
+                            f'wrong is kept in {place}')
+    return found, {form: right is True for form, right in tried.items()}
+
+
+def _tried(backend: ProgramBackend, device: torch.device, sampling: Sampling) -> dict[str, bool | str]:
+    """Form by form until one is right: whether it is, or the error that kept the answer away."""
+    tried: dict[str, bool | str] = {}
+    for form in FORMS:
+        try:
+            tried[form] = _right(backend, form, device, sampling)
+        except Exception as exc:  # A runtime refuses in whatever class of its own.
+            tried[form] = f'{type(exc).__name__}: {last_line(exc)}'
+        if tried[form] is True:
+            break
+    return tried
 
 
 def _right(backend: ProgramBackend, form: str, device: torch.device, sampling: Sampling) -> bool:
-    trial = backend.sampling({sampling.op: form})
+    trial = backend.exact().sampling({sampling.op: form})
     canary: Any = sampling.canary().to(device)
     generator = torch.Generator().manual_seed(0)
     manifest = dict(inputs=[dict(name='image', dynamic=['batch'])], outputs=[spec.as_dict() for spec in canary.specs])
     with TemporaryDirectory() as folder, torch.no_grad():
-        try:
-            artifact = trial.lower_as_it_is(canary, torch.zeros(1, 3, 16, 16, device=device), Path(folder) / backend.name, manifest)
-            run = trial.load(artifact, device)
-            pairs = []
-            for batch in (1, 3):
-                image = torch.randn(batch, 3, 16, 16, generator=generator).to(device)
-                pairs.append((canary(image)[0], run(image)[0].to(device)))
-        except Exception:  # A runtime that refuses it, in whatever class of its own, does not get it right.
-            return False
+        artifact = trial.lower_as_it_is(canary, torch.zeros(1, 3, 16, 16, device=device), Path(folder) / backend.name, manifest)
+        run = trial.load(artifact, device)
+        pairs = []
+        for batch in (1, 3):
+            image = torch.randn(batch, 3, 16, 16, generator=generator).to(device)
+            pairs.append((canary(image)[0], run(image)[0].to(device)))
     return all(one.shape == other.shape and float((one - other).abs().max()) <= TOLERANCE * float(one.abs().max())
                for one, other in pairs)
-
-
-def _version(distribution: str) -> str:
-    """Of the one for CUDA where that is what is installed."""
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return version(f'{distribution}-gpu')
 
 
 def _read(place: Path) -> dict[str, dict[str, bool]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,8 +30,8 @@ class ProgramBackend(Backend):
     """
 
     file: ClassVar[str]
-    # The distribution whose version says which runtime it is.
-    runtime: ClassVar[str] = 'torch'
+    # The packages that a graph goes through after torch, the runtime first.
+    packages: ClassVar[tuple[str, ...]] = ()
     forms: ClassVar[dict[str, str]] = {}
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
@@ -57,6 +58,19 @@ class ProgramBackend(Backend):
         other = copy.copy(self)
         other.forms = {**self.forms, **forms}  # type: ignore[misc]
         return other
+
+    def exact(self) -> ProgramBackend:
+        """This backend in full precision, its file as the exporter leaves it: what a canary is held to."""
+        other = copy.copy(self)
+        for option, plain in (('precision', 'fp32'), ('simplify', False)):
+            if hasattr(other, option):
+                setattr(other, option, plain)
+        return other
+
+    def pedigree(self) -> str:
+        """The backend with its options and the versions of its packages: for which a canary's answer holds."""
+        options = ' '.join(f'{name}={value}' for name, value in sorted(vars(self.exact()).items()) if name != 'forms')
+        return ' '.join(filter(None, (self.name, options, *(f'{name} {installed_version(name)}' for name in self.packages))))
 
     def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         """`lower` with the present `forms`; `facts` go into the manifest too."""
@@ -93,6 +107,14 @@ class ProgramBackend(Backend):
             reason = causes(exc)[-1]
             raise LoweringError(f'{self.name} cannot hold {name_of(module)}: {type(reason).__name__}: {last_line(reason)}',
                                 stack=stack_of(program, exc)) from exc
+
+
+def installed_version(package: str) -> str:
+    """Of whichever distribution brings `package`: ONNX Runtime has one for each kind of processor."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ', '.join(f'{name} {version(name)}' for name in sorted(set(packages_distributions().get(package, ())))) or 'not installed'
 
 
 def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:

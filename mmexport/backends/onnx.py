@@ -48,7 +48,7 @@ class ONNX(ProgramBackend):
 
     name = 'onnx'
     file = 'model.onnx'
-    runtime = 'onnxruntime'
+    packages = ('onnxruntime', 'onnx', 'onnxscript')
     forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
 
     def __init__(self, opset: int = OPSET, dynamo: bool = True, simplify: bool = False, precision: str = 'fp32') -> None:
@@ -63,14 +63,15 @@ class ONNX(ProgramBackend):
             return f'{", ".join(missing)} not installed: pip install "mmexport[onnx]" or pip install {" ".join(missing)}'
         return super().unavailable() if self.dynamo else None
 
-    def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+    def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         if self.dynamo:
-            return super().lower(adapter, example, folder, manifest)
+            return super().lower_as_it_is(adapter, example, folder, manifest, **facts)
         folder.mkdir(parents=True, exist_ok=True)
         dynamic = manifest['inputs'][0]['dynamic']
         proto = self._from_trace(adapter, (example,), [spec.name for spec in adapter.specs],
                                  {'image': {AXIS[axis]: axis for axis in dynamic}})
-        return self.finished(folder / self.file, self.write(proto, folder, adapter, self.signed(manifest, dict(torch=torch.__version__))))
+        signed = self.signed(manifest, dict(torch=torch.__version__, **facts))
+        return self.finished(folder / self.file, self.write(proto, folder, adapter, signed))
 
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         if self.dynamo:
@@ -139,7 +140,8 @@ class ONNX(ProgramBackend):
         del proto.metadata_props[:]
         for key in ('task', 'classes', 'preprocessing', 'versions', 'outputs', 'config', 'checkpoint', 'onnx'):
             proto.metadata_props.add(key=key, value=json.dumps(manifest.get(key)))
-        large = proto.ByteSize() > LIMIT
+        # ByteSize itself fails beyond 2 GB.
+        large = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > LIMIT
         onnx.save(proto, str(path), save_as_external_data=large, location=f'{path.name}.data' if large else None)
         onnx.checker.check_model(str(path), full_check=True)
         if not large:

@@ -1,6 +1,8 @@
 """OpenVINO: IR files for Intel and AMD processors, from the exported program."""
 from __future__ import annotations
 
+import copy
+import operator
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +35,7 @@ class OpenVINO(ProgramBackend):
 
     name = 'openvino'
     file = 'model.xml'
-    runtime = 'openvino'
+    packages = ('openvino',)
     forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
 
     def __init__(self, precision: str = 'fp32') -> None:
@@ -47,7 +49,7 @@ class OpenVINO(ProgramBackend):
         return super().unavailable()
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
-        model = quiet.openvino().convert_model(program)
+        model = quiet.openvino().convert_model(_without_mod(program))
         for port, name in zip(model.outputs, names, strict=True):
             port.get_tensor().set_names({name})
         return model
@@ -59,3 +61,26 @@ class OpenVINO(ProgramBackend):
         manifest[self.name].update(version=openvino.__version__, compile=dict(INFERENCE_PRECISION_HINT=hint), ops=len(made.get_ops()))
         openvino.save_model(made, str(folder / self.file), compress_to_fp16=False)
         return manifest
+
+
+def _without_mod(program: ExportedProgram) -> ExportedProgram:
+    """`program`, decomposed without remainders of sizes, which OpenVINO 2026.4 has no rule for: ``a % b`` is ``a - a // b * b``.
+
+    convert_model decomposes a program itself; it is the program which comes of that which is rewritten. Twins pads by a remainder.
+    """
+    as_ever, other = program.run_decompositions, copy.copy(program)
+
+    def run_decompositions(*args: Any, **kwargs: Any) -> ExportedProgram:
+        done = as_ever(*args, **kwargs)
+        graph = done.graph
+        for node in graph.find_nodes(op='call_function', target=operator.mod):
+            size, by = node.args
+            with graph.inserting_before(node):
+                whole = graph.call_function(operator.mul, (graph.call_function(operator.floordiv, (size, by)), by))
+                node.replace_all_uses_with(graph.call_function(operator.sub, (size, whole)))
+            graph.erase_node(node)
+        done.graph_module.recompile()
+        return done
+
+    other.run_decompositions = run_decompositions  # type: ignore[method-assign]
+    return other

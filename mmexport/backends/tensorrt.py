@@ -39,7 +39,7 @@ class TensorRT(ProgramBackend):
 
     name = 'tensorrt'
     file = 'model.ep'
-    runtime = 'torch_tensorrt'
+    packages = ('torch_tensorrt', 'tensorrt')
     forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
 
     def __init__(self, precision: str = 'fp32', require_full_compilation: bool = False, min_block_size: int = 5,

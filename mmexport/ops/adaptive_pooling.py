@@ -1,8 +1,8 @@
-"""Adaptive average pooling as two products with averaging matrices, for exporters.
+"""Adaptive pooling for exporters: the average as two products with averaging matrices, the maximum by index.
 
 Which cells an output averages depends on the size, and exporters write that out for the example's size, or as thousands of gathers; ONNX
 has no such operator. A cell of the output is the mean over an interval of rows and one of columns, so it is ``A x B^T`` with matrices that
-are made from the size, whatever it is.
+are made from the size, whatever it is. The maximum is taken of the same intervals, each written out to the widest by its last row.
 
 Shapes: x (N, C, H, W) or (C, H, W); result (..., h, w).
 Source: aten/src/ATen/native/AdaptivePooling.h, ``start_index`` and ``end_index``.
@@ -32,6 +32,28 @@ def adaptive_avg_pool2d(original: Callable[..., Tensor], x: Tensor, output_size:
 def averaging(size: Any, cells: int, like: Tensor) -> Tensor:
     """(cells, size): row i averages the interval that cell i covers."""
     cell = torch.arange(cells, device=like.device)[:, None]
-    start, end = cell * size // cells, ((cell + 1) * size + cells - 1) // cells
+    start, end = _intervals(cell, size, cells)
     place = torch.arange(size, device=like.device)
     return ((place >= start) & (place < end)).to(like.dtype) / (end - start).to(like.dtype)
+
+
+def adaptive_max_pool2d(original: Callable[..., Any], x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """As `adaptive_avg_pool2d`, in the same forms; where the indices are asked for, torch's own."""
+    height, width = output_size if isinstance(output_size, Sequence) else (output_size, output_size)
+    if return_indices or chosen('adaptive_pooling', 'operator') == 'operator' or height is None or width is None:
+        return original(x, output_size, return_indices)
+    return _largest(_largest(x, width).transpose(-2, -1), height).transpose(-2, -1)
+
+
+def _largest(x: Tensor, cells: Any) -> Tensor:
+    """(..., size) -> (..., cells), the largest of each cell's interval."""
+    size = x.shape[-1]
+    cell = torch.arange(cells, device=x.device)[:, None]
+    start, end = _intervals(cell, size, cells)
+    widest = (size + cells - 1) // cells + 1
+    place = torch.minimum(start + torch.arange(widest, device=x.device), end - 1)
+    return x.index_select(-1, place.flatten()).unflatten(-1, (cells, widest)).amax(-1)
+
+
+def _intervals(cell: Tensor, size: Any, cells: Any) -> tuple[Tensor, Tensor]:
+    return cell * size // cells, ((cell + 1) * size + cells - 1) // cells

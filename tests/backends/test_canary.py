@@ -1,6 +1,7 @@
 """The canary: the installed runtimes get the sampling right, and a runtime that does not is found out and given the other form."""
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -72,5 +73,25 @@ def test_a_runtime_that_gets_one_form_wrong_gets_the_other() -> None:
 
 def test_a_runtime_that_gets_none_right_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GetsGridWrong, 'wrong', ('grid', 'gather'))
-    with pytest.raises(LoweringError, match='wrongly in every form'):
+    with pytest.raises(LoweringError, match='gets no form of deformable attention right .grid: wrong; gather: wrong.'):
         right_form(GetsGridWrong(), torch.device('cpu'))
+
+
+def test_fewer_bits_are_no_fault_of_the_form() -> None:
+    assert right_form(ONNX(precision='fp16', simplify=True), torch.device('cpu')) == ('grid', {'grid': True})
+    assert right_form(ONNX(), torch.device('cpu')) == ('grid', {'grid': True})
+
+
+def test_the_old_exporter_is_asked_for_itself() -> None:
+    assert right_form(ONNX(dynamo=False), torch.device('cpu')) == ('grid', {'grid': True})
+    assert len(json.loads(next(Path(tempfile.gettempdir()).glob('mmexport-canary-*.json')).read_text())) == 1
+    right_form(ONNX(), torch.device('cpu'))
+    assert len(json.loads(next(Path(tempfile.gettempdir()).glob('mmexport-canary-*.json')).read_text())) == 2
+
+
+def test_what_went_wrong_on_the_way_is_told_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as full:
+        full.setattr('mmexport.backends.onnx.ONNX.write', lambda *args: (_ for _ in ()).throw(OSError('no space left on device')))
+        with pytest.raises(LoweringError, match='no space left on device'):
+            right_form(ONNX(), torch.device('cpu'))
+    assert right_form(ONNX(), torch.device('cpu')) == ('grid', {'grid': True})
