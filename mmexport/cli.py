@@ -116,10 +116,10 @@ def exit_code(report: Report, unverified_is_fine: bool) -> int:
 
 def overrides(args: argparse.Namespace) -> dict[str, Any]:
     """Command-line options as config overrides; ``--cfg-options`` has the last word, except over two ``--outputs``."""
-    from .backends import installed_backends
+    from .backends import named_backends
     found: dict[str, Any] = {}
     if args.backend:
-        found['export.backends'] = installed_backends() if 'all' in args.backend else list(args.backend)
+        found['export.backends'] = named_backends(args.backend)
     if args.shape:
         found['export.inputs.shape'] = list(args.shape)
     if args.batch is not None:

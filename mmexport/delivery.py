@@ -39,6 +39,10 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
         publish(artifact.folder, root / artifact.backend)
         if root == report.work_dir:
             _forget_failure(report.work_dir / FAILED, artifact.backend)
+    if not made:
+        # Nothing to lie beside; what was there before stays, and why there is nothing new must be found somewhere.
+        (report.work_dir / FAILED).mkdir(parents=True, exist_ok=True)
+        write_json(report.work_dir / FAILED / REPORT, report.as_dict())
     for artifact, root in reversed(list(zip(made, roots, strict=True))):
         link(root / REPORT, f'{artifact.backend}/{REPORT}')
     return report
@@ -46,12 +50,14 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
 
 def _forget_failure(failed: Path, backend: str) -> None:
     """What failed before and is right now is news of yesterday."""
+    if not failed.is_dir():
+        return
     if (failed / backend).is_dir():
         shutil.rmtree(failed / backend)
-        if not (failed / REPORT).exists():
-            (failed / REPORT).unlink(missing_ok=True)
     (failed / f'repro_{backend}.py').unlink(missing_ok=True)
-    if failed.is_dir() and not any(failed.iterdir()):
+    if not (failed / REPORT).exists() or {path.name for path in failed.iterdir()} == {REPORT}:
+        (failed / REPORT).unlink(missing_ok=True)
+    if not any(failed.iterdir()):
         failed.rmdir()
 
 

@@ -25,7 +25,7 @@ from .diagnosis import Consultation
 from .errors import ConfigError
 from .expected import PHOTOGRAPH, Memory, expect, second_look, typical_seconds, with_patched
 from .inputs import make_inputs, traced_shape
-from .lowering import lower_all
+from .lowering import lower_all, none_was_made
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
 from .patching import Applied, Environment, patched
@@ -115,15 +115,19 @@ class Exporter:
                                                 self.consultation)
             checks, samples = self._verify(adapter, artifacts, samples, shop)
             self.consultation.on_parity(self.backends, adapter, samples, checks)
-            pipelines = [self._pipeline(adapter, artifact, photograph) for artifact in artifacts]
+            pipelines = [self._pipeline(adapter, artifact, photograph, check) for artifact, check in zip(artifacts, checks, strict=True)]
             report = Report(
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
                 stages=tuple(self._stages(adapter, samples)), checks=tuple(checks),
                 pipelines=tuple(row for row in pipelines if row), floors={s.name: dict(s.floors) for s in samples},
-                failures=failures, diagnoses=tuple(self.consultation.found), eager_s=eager_s, audit=audit, tolerance=self.tolerance,
+                failures={name: str(error) for name, error in failures.items()},
+                diagnoses=tuple(self.consultation.found), eager_s=eager_s, audit=audit, tolerance=self.tolerance,
                 seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir)
-            return deliver(report, samples, keep=self.samples and self.checking)
+            report = deliver(report, samples, keep=self.samples and self.checking)
+            if not artifacts:
+                raise none_was_made(failures, self.consultation)
+            return report
 
     def _load(self) -> tuple[nn.Module, LoadReport | None]:
         if self.model is not None:
@@ -187,9 +191,12 @@ class Exporter:
         with self.step('Checking again, with the floors of a closer look'):
             return [verify(artifact, closer, self.tolerance, self.device, shop / 'scratch') for artifact in artifacts], closer
 
-    def _pipeline(self, adapter: Adapter, artifact: Artifact, photograph: Photograph | None) -> PipelineCheck | None:
+    def _pipeline(self, adapter: Adapter, artifact: Artifact, photograph: Photograph | None, check: Verification) -> PipelineCheck | None:
         if photograph is None:
             return None
+        if check.passed is False:
+            # It may not even load, and a file that is wrong needs no second witness.
+            return PipelineCheck(skipped=f'{artifact.backend} failed its check')
         with self.step("Running the config's own test pipeline and test_step"):
             backend = next(backend for backend in self.backends if backend.name == artifact.backend)
             return check_pipeline(adapter, backend.load(artifact, self.device), photograph, artifact.manifest.get('precision', FULL))

@@ -1,7 +1,7 @@
 """One model, the formats in turn."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -9,26 +9,32 @@ from .adapters import Adapter
 from .artifact import Artifact
 from .backends import Backend
 from .diagnosis import Consultation
-from .errors import LoweringError
+from .errors import LoweringError, MMExportError, last_line
 
 
 def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Tensor], Artifact], adapter: Adapter, example: Tensor,
-              consultation: Consultation) -> tuple[list[Artifact], dict[str, str]]:
-    """What was made, and by format why it was not. One that cannot hold the model does not cost the user the others.
-
-    Raises:
-        LoweringError: none can.
-    """
+              consultation: Consultation) -> tuple[list[Artifact], dict[str, LoweringError]]:
+    """What was made, and by format why it was not. One that cannot hold the model does not cost the user the others."""
     artifacts: list[Artifact] = []
-    failed: list[tuple[Backend, LoweringError]] = []
+    failed: dict[str, LoweringError] = {}
     for backend in backends:
         try:
             artifacts.append(lower(backend, adapter, example))
         except LoweringError as exc:
-            failed.append((backend, exc))
-    for backend, error in failed:
-        consultation.on_lowering(backend, adapter, example, error)
-    if not artifacts:
-        said = '; '.join(str(error) for _, error in failed)
-        raise LoweringError('\n'.join([said, *consultation.lines()])) from failed[-1][1]
-    return artifacts, {backend.name: str(error) for backend, error in failed}
+            failed[backend.name] = exc
+        except MMExportError:
+            raise
+        except Exception as exc:  # Of a converter or its checker, in whatever class of its own.
+            failed[backend.name] = LoweringError(f'{backend.name} failed: {type(exc).__name__}: {last_line(exc)}')
+            failed[backend.name].__cause__ = exc
+    for backend in backends:
+        if backend.name in failed:
+            consultation.on_lowering(backend, adapter, example, failed[backend.name])
+    return artifacts, failed
+
+
+def none_was_made(failed: Mapping[str, LoweringError], consultation: Consultation) -> LoweringError:
+    """The error of a run without a single file."""
+    error = LoweringError('\n'.join(['; '.join(map(str, failed.values())), *consultation.lines()]))
+    error.__cause__ = list(failed.values())[-1]
+    return error

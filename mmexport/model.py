@@ -30,6 +30,9 @@ class CheckpointOptions:
     trust: bool = False
     allow_partial: bool = False
 
+# What a file goes through after torch.
+RUNTIMES = ('onnx', 'onnxscript', 'onnxruntime', 'openvino', 'torch_tensorrt')
+
 
 def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device = 'cpu',
                options: CheckpointOptions | None = None) -> tuple[nn.Module, LoadReport | None]:
@@ -146,7 +149,7 @@ def versions() -> dict[str, Any]:
     import platform
     from importlib import metadata
 
-    from .compat.packages import mmcv_distribution
+    from .compat.packages import installed_version, mmcv_distribution
     found: dict[str, Any] = {'python': platform.python_version(), 'torch': torch.__version__, 'mmcv_ops': provide_mmcv_ext()}
     name, version = mmcv_distribution()
     found[name] = version
@@ -155,4 +158,5 @@ def versions() -> dict[str, Any]:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
+    found.update({package: runtime for package in RUNTIMES if (runtime := installed_version(package))})
     return found

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from mmengine.config import Config
 
 ALL = 'all'
+# A part lies apart from the whole model of an earlier run.
+FOLDER = 'parts'
 
 
 @dataclass
@@ -26,6 +28,7 @@ class Standing:
 
     kept: dict[str, str] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
+    unchecked: bool = False
 
     @property
     def passed(self) -> bool:
@@ -33,7 +36,8 @@ class Standing:
 
     def lines(self) -> list[str]:
         return [f'{name}: {self.kept.get(name, "no part")} passes, {part} does not' for name, part in self.stopped.items()] + [
-            f'{name}: all of it passes' for name in self.kept if name not in self.stopped]
+            f"{name}: all of it {'is made, and was not verified' if self.unchecked else 'passes'}"
+            for name in self.kept if name not in self.stopped]
 
 
 Step = tuple[str, Report | LoweringError]
@@ -42,8 +46,9 @@ Step = tuple[str, Report | LoweringError]
 def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str | Path, **common: Any) -> Iterator[Step]:
     """Export part after part into one `work_dir`, each with the formats that the part before passed in.
 
-    A part that passes replaces the smaller one, and one that fails replaces nothing; so what lies there at the end is the largest that
-    was right, and its manifest says ``part``. The last one has none: it is the model.
+    A part goes into ``parts/``, its manifest says ``part``, and one that passes replaces the smaller one there; one that fails replaces
+    nothing. So what lies there at the end is the largest that was right. The last one is the model: it goes where a model goes, and what
+    lay there from an earlier run is touched by nothing else.
 
     Args:
         standing: gets what came of it.
@@ -52,7 +57,7 @@ def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str
     common = dict(common)
     for part, task in parts(cfg, common):
         step_cfg = cfg if task is None else _for_part(cfg, task)
-        exporter = Exporter(step_cfg, checkpoint, work_dir, **common)
+        exporter = Exporter(step_cfg, checkpoint, Path(work_dir) if task is None else Path(work_dir) / FOLDER, **common)
         exporter.backends = [backend for backend in exporter.backends if backend.name not in standing.stopped]
         if not exporter.backends:
             return
@@ -63,7 +68,9 @@ def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str
         except LoweringError as exc:
             found, verdicts = exc, {}
         for backend in exporter.backends:
-            if verdicts.get(backend.name, False) is False:
+            verdict = verdicts.get(backend.name, False)
+            standing.unchecked |= verdict is None
+            if verdict is False:
                 standing.stopped[backend.name] = part
             else:
                 standing.kept[backend.name] = part

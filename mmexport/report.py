@@ -135,6 +135,11 @@ class Report:
         if fused:
             yield (f"  conv+bn folded {fused['conv_bn_folded']}, linear layers joined {fused['linear_layers_joined']}, "
                    f"nodes {fused['nodes_before']} -> {fused['nodes_after']}")
+        facts = artifact.manifest.get(artifact.backend, {})
+        if 'compile_s' in facts:
+            yield f"  compiled in {facts['compile_s']:.0f} s"
+        for op, form in facts.get('sampling', {}).items():
+            yield f"  {op.replace('_', ' ')} by {form}, which the installed runtime gets right"
         precision = artifact.manifest.get('precision', FULL)
         if precision != FULL:
             yield f'  {rule(precision)}'

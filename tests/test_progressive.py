@@ -29,7 +29,7 @@ def test_the_largest_part_that_is_right_is_kept(tmp_path: Path, monkeypatch: pyt
     assert seed(command[:2]) == 0
     assert main(command) == 1
     assert f'torch_export: {kept} passes, {stopped} does not' in capsys.readouterr().out
-    manifest = json.loads((tmp_path / 'w' / 'torch_export' / 'manifest.json').read_text())
+    manifest = json.loads((tmp_path / 'w' / 'parts' / 'torch_export' / 'manifest.json').read_text())
     assert manifest['part'] == kept
     assert manifest['verified'] is True
     assert [output['name'] for output in manifest['outputs']] == ['feature_0']
@@ -44,7 +44,8 @@ def test_a_part_that_is_wrong_replaces_no_smaller_one(tmp_path: Path, monkeypatc
     assert seed(command[:2]) == 0
     assert main(command) == 1
     assert 'torchscript: backbone+neck passes, all does not' in capsys.readouterr().out
-    assert json.loads((tmp_path / 'w' / 'torchscript' / 'manifest.json').read_text())['part'] == 'backbone+neck'
+    assert json.loads((tmp_path / 'w' / 'parts' / 'torchscript' / 'manifest.json').read_text())['part'] == 'backbone+neck'
+    assert not (tmp_path / 'w' / 'torchscript').exists()
     assert 'part' not in json.loads((tmp_path / 'w' / 'failed' / 'torchscript' / 'manifest.json').read_text())
 
 

@@ -20,6 +20,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--memory', type=float, default=10, help='GB for a job')
     parser.add_argument('--known', metavar='ZOO.json', help='rows of an earlier sweep, on whichever machine: what it did under the same '
                         'versions and commit is not done again')
+    parser.add_argument('--again', action='store_true', help='do what failed once more; what ran out of time or memory is done again '
+                        'anyway where --limit or --memory is larger than it was')
     parser.add_argument('--commit', help='what the rows are kept under instead of the present commit')
     parser.add_argument('--debug', action='store_true', help='show the trace behind an error')
     return parser.parse_args(argv)

@@ -101,6 +101,12 @@ def installed_backends() -> list[str]:
     return sorted(here, key=lambda word: (word != 'torchscript', word))
 
 
+def named_backends(words: Sequence[str]) -> list[str]:
+    """``all`` is what is installed; a word beside it that is missing stays, and is an error for `build_backend`."""
+    found = installed_backends() if 'all' in words else []
+    return list(dict.fromkeys([*found, *(word for word in words if word != 'all')]))
+
+
 def _words() -> dict[str, str]:
     """Word on the command line -> registered class name."""
     BACKENDS.import_from_location()

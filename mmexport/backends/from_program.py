@@ -4,7 +4,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,10 +13,11 @@ from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..artifact import Artifact
+from ..compat.packages import installed_version
 from ..errors import LoweringError, causes, last_line
 from .base import Backend, Run, name_of
 from .canary import SAMPLINGS, right_form
-from .program import exported_program, part_program, ranges, silenced, unavailable
+from .program import exported_program, held, part_program, silenced, unavailable
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -78,7 +78,7 @@ class ProgramBackend(Backend):
         folder.mkdir(parents=True, exist_ok=True)
         program = exported_program(adapter, example, dynamic, **self.forms)
         made = self._converted(adapter, program, folder, [spec.name for spec in adapter.specs])
-        signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges(example, dynamic), **facts))
+        signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=held(program, example, dynamic), **facts))
         try:
             return self.finished(folder / self.file, self.write(made, folder, adapter, signed))
         except LoweringError:
@@ -107,14 +107,6 @@ class ProgramBackend(Backend):
             reason = causes(exc)[-1]
             raise LoweringError(f'{self.name} cannot hold {name_of(module)}: {type(reason).__name__}: {last_line(reason)}',
                                 stack=stack_of(program, exc)) from exc
-
-
-def installed_version(package: str) -> str:
-    """Of whichever distribution brings `package`: ONNX Runtime has one for each kind of processor."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ', '.join(f'{name} {version(name)}' for name in sorted(set(packages_distributions().get(package, ())))) or 'not installed'
 
 
 def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:

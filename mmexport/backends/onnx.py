@@ -113,6 +113,10 @@ class ONNX(ProgramBackend):
         proto, kept = self._finished(made, [spec.name for spec in adapter.specs])
         if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
             raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
+        written = next(entry.version for entry in proto.opset_import if entry.domain in ('', 'ai.onnx'))
+        if written != self.opset:
+            raise LoweringError(f'opset {self.opset} was asked for and the exporter wrote {written}: ask for opset={written}, or for the '
+                                'old exporter by dynamo=False')
         manifest['precision'] = PRECISIONS[self.precision]
         domains = sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import})
         image = manifest['inputs'][0]

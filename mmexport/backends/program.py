@@ -123,6 +123,17 @@ def _is_fixed(side: Any, program: ExportedProgram) -> bool:
     return allowed is not None and bool(allowed.lower == allowed.upper)
 
 
+def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """The open axes and the sizes that `program` itself says it holds for: what the model's code decided may have narrowed `ranges`."""
+    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
+    found = ranges(example, dynamic)
+    for name, (low, high) in found.items():
+        allowed = program.range_constraints.get(image.meta['val'].shape[AXIS[name]].node.expr)
+        if allowed is not None:
+            found[name] = max(low, int(allowed.lower)), min(high, int(allowed.upper))
+    return found
+
+
 def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
     """The open axes and the sizes that they are open for, the example's own always among them."""
     found = {}

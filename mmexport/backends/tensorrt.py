@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..adapters import Adapter
+from ..artifact import Artifact
 from ..errors import ConfigError, LoweringError
 from ..registry import BACKENDS
 from .from_program import ProgramBackend
@@ -41,6 +42,7 @@ class TensorRT(ProgramBackend):
     file = 'model.ep'
     packages = ('torch_tensorrt', 'tensorrt')
     forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
+    traced: tuple[int, ...] | None = None
 
     def __init__(self, precision: str = 'fp32', require_full_compilation: bool = False, min_block_size: int = 5,
                  largest: Sequence[int] | None = None) -> None:
@@ -48,6 +50,11 @@ class TensorRT(ProgramBackend):
             raise ConfigError(f"TensorRT: precision is 'fp32' or 'fp16', not {precision!r}")
         self.precision, self.require_full_compilation, self.min_block_size = precision, require_full_compilation, int(min_block_size)
         self.largest = largest
+
+    def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
+        # The program was made with another example, see `generic`; the engines are tuned for the user's.
+        self.traced = tuple(example.shape)
+        return super().lower_as_it_is(adapter, example, folder, manifest, **facts)
 
     def unavailable(self) -> str | None:
         if find_spec('torch_tensorrt') is None:
@@ -81,7 +88,7 @@ class TensorRT(ProgramBackend):
         return manifest
 
     def _input(self, torch_tensorrt: Any, program: ExportedProgram) -> Any:
-        least, usual, most = shapes(tuple(program.example_inputs[0][0].shape), _open(program), self.largest)
+        least, usual, most = shapes(self.traced or tuple(program.example_inputs[0][0].shape), _open(program), self.largest)
         return torch_tensorrt.Input(min_shape=least, opt_shape=usual, max_shape=most, dtype=torch.float32, name='image')
 
 
@@ -90,7 +97,7 @@ def shapes(example: tuple[int, ...], dynamic: Sequence[str], largest: Sequence[i
     least, most = list(example), list(example)
     for name in dynamic:
         axis = AXIS[name]
-        least[axis] = RANGES[name][0]
+        least[axis] = min(RANGES[name][0], example[axis])
         limit = largest[('batch', 'height', 'width').index(name)] if largest is not None else example[axis] * (1 if name == 'batch' else 2)
         most[axis] = max(int(limit), example[axis])
     return tuple(least), example, tuple(most)

@@ -37,6 +37,16 @@ def mmcv_distribution() -> tuple[str, str]:
     return name, version
 
 
+def installed_version(package: str) -> str | None:
+    """Of whichever distribution brings `package` (ONNX Runtime has one for each kind of processor), or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        if importlib.util.find_spec(package) is None:
+            return None
+        return ', '.join(f'{name} {metadata.version(name)}' for name in sorted(set(metadata.packages_distributions().get(package, ()))))
+
+
 def check_packages() -> None:
     """Fail early, with the remedy, where importing OpenMMLab would fail late."""
     mmcv_distribution()

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from ..backends import build_backend, installed_backends
+from .. import __version__
+from ..backends import build_backend, named_backends
 from ..compat import check_packages
 from ..model import versions
 from .document import write
@@ -17,9 +19,9 @@ from .store import Store
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 0: every row passes; 1: some do not, see the table."""
+    """Exit code 0: every row that was asked for passes; 1: some do not, see the table."""
     check_packages()
-    backends = installed_backends() if args.backend == ['all'] else args.backend
+    backends = named_backends(args.backend)
     for name in backends:
         build_backend(name)
     out = Path(args.out)
@@ -29,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
         print(f'{store.take(json.loads(Path(args.known).read_text()))} rows taken from {args.known}')
     try:
         made = sweep(todo, store, out.resolve(), address=args.address, workers=args.workers, limit_s=args.limit, limit_gb=args.memory,
-                     told=_say)
-        rows = store.rows()
+                     told=_say, again=args.again)
+        rows, asked = store.rows(), [store.row(job) for job in todo]
     except KeyboardInterrupt:
         print(f'interrupted; {len(store.rows())} rows are in {out / "done.sqlite"}, and the same command goes on from there')
         return 130
@@ -38,7 +40,10 @@ def run(args: argparse.Namespace) -> int:
         store.close()
     write(rows, out / 'zoo.json', out / 'zoo.md')
     print(f'{made} rows made, {len(rows)} in {out / "zoo.md"}')
-    return 0 if all(row['passed'] for row in rows) else 1
+    lost = asked.count(None)
+    if lost:
+        print(f'{lost} rows of {len(asked)} are missing: their workers were lost. The same command makes them')
+    return 0 if all(row is not None and row['passed'] for row in asked) else 1
 
 
 def _say(row: dict[str, Any], done: int, of: int) -> None:
@@ -46,7 +51,17 @@ def _say(row: dict[str, Any], done: int, of: int) -> None:
 
 
 def _commit() -> str:
-    from .. import __version__
-    asked = subprocess.run(['git', 'describe', '--always', '--dirty'], cwd=Path(__file__).parent, capture_output=True, text=True,
-                           check=False)
-    return asked.stdout.strip() or f'mmexport {__version__}'
+    """Of mmexport's own repository, with what was changed since; the version where it is installed without one."""
+    root = Path(__file__).parents[2]
+    top = _git(root, 'rev-parse', '--show-toplevel')
+    if not top or Path(top).resolve() != root.resolve():
+        return f'mmexport {__version__}'
+    changed = _git(root, 'diff', 'HEAD')
+    return _git(root, 'describe', '--always') + (f'-dirty-{hashlib.sha256(changed.encode()).hexdigest()[:8]}' if changed else '')
+
+
+def _git(root: Path, *command: str) -> str:
+    try:
+        return subprocess.run(['git', *command], cwd=root, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ''

@@ -33,11 +33,20 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
         broken = {_folder(row) for row in own if not row['passed']}
         yield f'| {name} | {len(own)} | {passed} | {len(own) - passed} | {len(folders)} | {len(folders - broken)} |'
     yield ''
-    yield '| config | task | format | result | traced | other size | batch 2 | /eager | MB |'
-    yield '| --- | --- | --- | --- | --- | --- | --- | --- | --- |'
+    several = len({row['under']['commit'] for row in rows}) > 1
+    yield '| config | task | format | result | traced | other size | batch 2 | /eager | MB |' + (' commit |' if several else '')
+    yield '| --- | --- | --- | --- | --- | --- | --- | --- | --- |' + (' --- |' if several else '')
     for row in sorted(rows, key=lambda row: (row['config'], formats.index(row['backend']))):
-        yield _line(row)
+        yield _line(row) + (f" {row['under']['commit']} |" if several else '')
     yield ''
+    failed = [row for row in rows if not row['passed']]
+    if failed:
+        yield '## What does not pass'
+        yield ''
+        for row in sorted(failed, key=lambda row: (row['config'], formats.index(row['backend']))):
+            yield f"* {row['config']}, {row['backend']}: {row['reason']}" + (f"; `{row['repro']}`" if row.get('repro') else '')
+            yield from (f'  {line.strip()}' for line in row.get('diagnosis', ()) if line.strip())
+        yield ''
     for under in dict.fromkeys(json.dumps(row['under'], sort_keys=True) for row in rows):
         content = json.loads(under)
         yield f"* commit {content.pop('commit')}: " + ', '.join(f'{name} {version}' for name, version in content.items())

@@ -8,10 +8,11 @@ import tempfile
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, MMExportError, first_line, last_line
+from ..errors import InputError, LoweringError, MMExportError, first_line, last_line
 from .plan import Job, path_of
 
 if TYPE_CHECKING:
@@ -25,8 +26,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.disable(logging.WARNING)
     warnings.filterwarnings('ignore')
     content = json.loads(Path(spec).read_text())
-    row = run(Job(content['config'], content['backend'], tuple(content['size']), tuple(content['other'])), Path(weights))
+    job = Job(content['config'], content['backend'], tuple(content['size']), tuple(content['other']))
+    row = run(job, Path(weights))
     Path(out).write_text(json.dumps(row))
+    if not row['passed'] and row.get('traced'):
+        # The row is safe; a diagnosis may take the rest of the time.
+        row.update(diagnosed(job, row, Path(weights), Path(weights).parents[1] / 'repros'))
+        draft = Path(f'{out}.draft')
+        draft.write_text(json.dumps(row))
+        draft.replace(out)
     return 0
 
 
@@ -36,10 +44,32 @@ def run(job: Job, weights: Path) -> dict[str, Any]:
     try:
         row = _exported(job, weights)
     except MMExportError as exc:
-        row = dict(passed=False, reason=f'{type(exc).__name__}: {first_line(exc)}', diagnosis=str(exc).splitlines()[1:])
+        row = dict(passed=False, reason=f'{type(exc).__name__}: {first_line(exc)}')
+        if isinstance(exc, LoweringError):
+            row.update(traced=list(job.size), checked=list(job.other))
     except Exception as exc:  # Upstream may raise anything while a model is built; in a sweep that is a row.
         row = dict(passed=False, reason=f'{type(exc).__name__}: {last_line(exc)}')
     return dict(**job.as_dict(), **row, seconds=round(time.perf_counter() - started, 1))
+
+
+def diagnosed(job: Job, row: dict[str, Any], weights: Path, repros: Path) -> dict[str, Any]:
+    """Why `row` failed, from a second run that looks for it, and the name of the repro in `repros` where there is one."""
+    from ..config import load_config
+    from ..exporter import Exporter
+    own = row['checked'] is None
+    cfg = _merged(load_config(path_of(job.config)), job.backend, tuple(row['traced']), None if own else job.other)
+    with tempfile.TemporaryDirectory() as folder:
+        exporter = Exporter(cfg, str(weights.with_suffix('.own.pth') if own else weights), folder, samples=False)
+        with suppress(MMExportError):  # That it fails is known.
+            exporter.run()
+        lines = exporter.consultation.lines()
+        repro = Path(folder) / 'failed' / f'repro_{job.backend}.py'
+        if not repro.is_file():
+            return dict(diagnosis=lines)
+        repros.mkdir(parents=True, exist_ok=True)
+        place = repros / f'{job.name}_{job.backend}.py'
+        place.write_text(repro.read_text())
+    return dict(diagnosis=lines, repro=f'repros/{place.name}')
 
 
 def _exported(job: Job, weights: Path) -> dict[str, Any]:
@@ -63,10 +93,7 @@ def _at(cfg: Config, job: Job, weights: Path, size: tuple[int, int], other: tupl
     from ..exporter import Exporter
     from ..screening import eager_in_words
     from ..seeding.checkpoint import write_checkpoint
-    dynamic = ('batch', 'height', 'width') if other else ('batch',)
-    cfg.merge_from_dict({'export.outputs': 'raw', 'export.backends': [job.backend],
-                         'export.inputs': dict(shape=size, dynamic=dynamic),
-                         'export.verify': dict(shapes=[other] if other else [], batch=2)})
+    cfg = _merged(cfg, job.backend, size, other)
     if not weights.is_file():
         # Once for all formats; two that begin together write the same, and in one step.
         with eager_in_words({'seeding': torch.empty(1, 3, *size)}):
@@ -74,6 +101,13 @@ def _at(cfg: Config, job: Job, weights: Path, size: tuple[int, int], other: tupl
     with tempfile.TemporaryDirectory() as folder:
         report = Exporter(cfg, str(weights), folder, samples=False, diagnose=False).run()
         return _row(report, size, other)
+
+
+def _merged(cfg: Config, backend: str, size: tuple[int, ...], other: tuple[int, int] | None) -> Config:
+    dynamic = ('batch', 'height', 'width') if other else ('batch',)
+    cfg.merge_from_dict({'export.outputs': 'raw', 'export.backends': [backend], 'export.inputs': dict(shape=size, dynamic=dynamic),
+                         'export.verify': dict(shapes=[other] if other else [], batch=2)})
+    return cfg
 
 
 def _row(report: Report, size: tuple[int, int], other: tuple[int, int] | None) -> dict[str, Any]:

@@ -8,7 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch.overrides import TorchFunctionMode
+
 from ..errors import ConfigError, MMExportError, SetupError
+
+# What no job was traced at.
+OTHERS = ((320, 384), (256, 320))
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,12 @@ class Job:
     config: str
     backend: str
     size: tuple[int, int] = (256, 256)
-    other: tuple[int, int] = (320, 384)
+    other: tuple[int, int] = OTHERS[0]
+
+    @property
+    def name(self) -> str:
+        """The config's, as the name of a file."""
+        return self.config.replace('::', '_').replace('/', '_').removesuffix('.py')
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -29,7 +40,8 @@ def jobs(packages: Sequence[str], backends: Sequence[str], size: tuple[int, int]
     found = [name for package in packages for name in configs(package, match)]
     if not found:
         raise ConfigError(f'--match {match}: no config of {", ".join(packages)} has that in its name')
-    return [Job(name, backend, size) for backend in backends for name in found]
+    other = next(other for other in OTHERS if other != tuple(size))
+    return [Job(name, backend, size, other) for backend in backends for name in found]
 
 
 def configs(package: str, match: str | None = None) -> list[str]:
@@ -67,6 +79,13 @@ def config_root(package: str) -> Path:
     return Path(spec.origin).parent / '.mim' / 'configs'
 
 
+class _Ramps(TorchFunctionMode):
+    """Real numbers for ``linspace`` while a model is built of shapes alone: rates of stochastic depth are read from one."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **{**(kwargs or {}), **(dict(device='cpu') if func is torch.linspace else {})})
+
+
 def _by_size(folder: Path) -> Iterator[tuple[str, Path]]:
     """Kind of backbone and config, fewest parameters first, one for each backbone as it is set up; what cannot be read comes last."""
     seen: dict[str, tuple[str, Path]] = {}
@@ -87,12 +106,10 @@ def _backbone(path: Path) -> tuple[str, str]:
 
 def _parameters(path: Path) -> float:
     """How many, from a build that allocates nothing; infinitely many where it cannot be built here."""
-    import torch
-
     from ..config import load_config
     from ..model import build_model
     try:
-        with torch.device('meta'):
+        with torch.device('meta'), _Ramps():
             return sum(parameter.numel() for parameter in build_model(load_config(path)).parameters())
     except (MMExportError, RuntimeError, NotImplementedError, TypeError, ValueError, KeyError, AttributeError, AssertionError):
         return float('inf')

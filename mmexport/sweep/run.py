@@ -1,10 +1,12 @@
 """The sweep: jobs over Ray's workers, rows into the store as they come."""
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,17 @@ Told = Callable[[dict[str, Any], int, int], None]
 
 def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | None = None, workers: int | None = None,
           limit_s: float = 1200, limit_gb: float = 10, told: Told = lambda row, done, all_: None,
-          do: Callable[..., dict[str, Any]] = work) -> int:
+          do: Callable[..., dict[str, Any]] = work, again: bool = False) -> int:
     """Do what the store has not; returns how many rows were made. Interrupted or killed, the next call goes on from the last row.
 
     Args:
         folder: where the seeded weights lie; every machine of a cluster must see it.
         address: of a Ray cluster; None starts one here, with `workers` of one core each.
         do: what makes a row of a job, on a worker.
+        again: do what failed once more. What ran out of time or memory is, without that, where there is more of it now.
         told: is called with each row, the number done and the number of all.
     """
-    missing = [job for job in todo if not store.has(job)]
+    missing = [job for job in todo if _is_missing(store.row(job), limit_s, limit_gb, again)]
     made = 0
     if not missing:
         return made
@@ -53,8 +56,22 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
     return made
 
 
+def _is_missing(row: dict[str, Any] | None, limit_s: float, limit_gb: float, again: bool) -> bool:
+    if row is None or row['passed']:
+        return row is None
+    limits = row.get('limits')
+    return again or (limits is not None and (limit_s > limits[0] or limit_gb > limits[1]))
+
+
 def weights_of(job: Job, folder: Path) -> Path:
-    return folder / 'weights' / (f"{job.config.replace('::', '_').replace('/', '_').removesuffix('.py')}_{job.size[0]}x{job.size[1]}.pth")
+    return folder / 'weights' / f'{_seeds()}_{job.name}_{job.size[0]}x{job.size[1]}.pth'
+
+
+@cache
+def _seeds() -> str:
+    """Of the code that seeds: other code, other weights."""
+    sources = sorted((Path(__file__).parents[1] / 'seeding').glob('*.py'))
+    return hashlib.sha256(b''.join(source.read_bytes() for source in sources)).hexdigest()[:8]
 
 
 @contextmanager

@@ -14,6 +14,10 @@ _TABLE = ('CREATE TABLE IF NOT EXISTS done (key TEXT PRIMARY KEY, config TEXT, b
           'at TIMESTAMP DEFAULT CURRENT_TIMESTAMP)')
 
 
+# Of a row that says not when it was made: older than any that does.
+UNKNOWN = '1970-01-01 00:00:00'
+
+
 class Store:
     """Args: `under`, the versions and the commit that a row holds for."""
 
@@ -25,7 +29,12 @@ class Store:
         self.base.execute(_TABLE)
 
     def has(self, job: Job) -> bool:
-        return self.base.execute('SELECT 1 FROM done WHERE key = ?', (self._key(job),)).fetchone() is not None
+        return self.row(job) is not None
+
+    def row(self, job: Job) -> dict[str, Any] | None:
+        """Of `job` under these versions and this commit."""
+        found = self.base.execute('SELECT row FROM done WHERE key = ?', (self._key(job),)).fetchone()
+        return None if found is None else dict(json.loads(found[0]))
 
     def keep(self, job: Job, row: Mapping[str, Any]) -> None:
         self.base.execute('INSERT OR REPLACE INTO done (key, config, backend, under, row) VALUES (?, ?, ?, ?, ?)',
@@ -37,16 +46,16 @@ class Store:
         for row in rows:
             job = Job(row['config'], row['backend'], tuple(row['size']), tuple(row['other']))
             under = json.dumps(row['under'], sort_keys=True)
-            content = {key: value for key, value in row.items() if key != 'under'}
-            self.base.execute('INSERT OR IGNORE INTO done (key, config, backend, under, row) VALUES (?, ?, ?, ?, ?)',
-                              (_key(job, under), job.config, job.backend, under, json.dumps(content)))
+            content = {key: value for key, value in row.items() if key not in ('under', 'at')}
+            self.base.execute('INSERT OR IGNORE INTO done (key, config, backend, under, row, at) VALUES (?, ?, ?, ?, ?, ?)',
+                              (_key(job, under), job.config, job.backend, under, json.dumps(content), row.get('at', UNKNOWN)))
         return self.base.total_changes - before
 
     def rows(self) -> list[dict[str, Any]]:
-        """The newest row of each config and format, with what it was made under."""
-        found = self.base.execute('SELECT row, under FROM done ORDER BY rowid')
-        newest = {(row['config'], row['backend']): {**row, 'under': json.loads(under)}
-                  for row, under in ((json.loads(text), under) for text, under in found)}
+        """The newest row of each config and format, with when it was made (UTC) and under what."""
+        found = self.base.execute('SELECT row, under, at FROM done ORDER BY at, rowid')
+        newest = {(row['config'], row['backend']): {**row, 'under': json.loads(under), 'at': at}
+                  for row, under, at in ((json.loads(text), under, at) for text, under, at in found)}
         return list(newest.values())
 
     def close(self) -> None:

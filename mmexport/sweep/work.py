@@ -29,13 +29,13 @@ def work(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) ->
             if out.is_file():
                 return dict(json.loads(out.read_text()))
         if code is None:
-            return _row(spec, f'not done in {limit_s:.0f} s', started)
+            return _row(spec, f'not done in {limit_s:.0f} s', started, limit_s, limit_gb)
         reason = f'its process died with code {code}, twice (a limit of {limit_gb:g} GB is set)'
-    return _row(spec, reason, started)
+    return _row(spec, reason, started, limit_s, limit_gb)
 
 
-def _row(spec: dict[str, Any], reason: str, started: float) -> dict[str, Any]:
-    return dict(**spec, passed=False, reason=reason, seconds=round(time.perf_counter() - started, 1))
+def _row(spec: dict[str, Any], reason: str, started: float, limit_s: float, limit_gb: float) -> dict[str, Any]:
+    return dict(**spec, passed=False, reason=reason, limits=[limit_s, limit_gb], seconds=round(time.perf_counter() - started, 1))
 
 
 def _run(command: list[str], limit_s: float, limit_gb: float) -> int | None:

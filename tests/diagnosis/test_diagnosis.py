@@ -166,7 +166,9 @@ def test_without_diagnosis_the_failure_stands_alone(tmp_path: Path, monkeypatch:
     with pytest.raises(LoweringError) as caught:
         Exporter(cfg, work_dir=tmp_path / 'work', diagnose=False).run()
     assert 'diagnosis' not in str(caught.value)
-    assert not (tmp_path / 'work' / 'failed').exists()
+    (left,) = (tmp_path / 'work' / 'failed').iterdir()
+    kept = json.loads(left.read_text())
+    assert (left.name, kept['passed'], list(kept['failures'])) == ('report.json', False, ['torch_export'])
 
 
 def test_the_door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

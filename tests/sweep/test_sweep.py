@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mmexport.sweep.document import write
 from mmexport.sweep.job import run
 from mmexport.sweep.plan import Job, configs, jobs, path_of
-from mmexport.sweep.run import weights_of
+from mmexport.sweep.run import sweep, weights_of
 from mmexport.sweep.store import Store
 from mmexport.sweep.work import _run, work
 from tests.sweep import jobs as quick
@@ -29,6 +30,25 @@ def test_the_smallest_of_a_folder_stands_for_it() -> None:
     kind, path = next(iter(_by_size(path_of('mmseg::pidnet/x.py').parent)))
     assert kind == 'PIDNet'
     assert path.name.startswith('pidnet-s_')
+
+
+def test_the_smallest_is_known_where_rates_are_read_from_a_ramp() -> None:
+    """Transformers read their rates of stochastic depth from a linspace, which a build of shapes alone has no numbers for."""
+    from mmexport.compat import provide_mmcv_ext
+    from mmexport.sweep.plan import _by_size, _parameters
+    provide_mmcv_ext()
+    folder = path_of('mmseg::segnext/x.py').parent
+    sizes = [_parameters(path) for _, path in _by_size(folder)]
+    assert sizes == sorted(sizes)
+    assert 1e6 < sizes[0] < sizes[-1] < 1e9
+    assert 'mscan-t' in next(iter(_by_size(folder)))[1].name
+
+
+def test_the_other_size_is_never_the_traced_one() -> None:
+    for size in ((256, 256), (320, 384)):
+        job = jobs(['mmseg'], ['onnx'], size, r'fcn_r18b-d8')[0]
+        assert job.size == size
+        assert job.other != size
 
 
 def test_jobs_come_format_by_format() -> None:
@@ -59,6 +79,59 @@ def test_rows_of_another_machine_are_taken_once(tmp_path: Path) -> None:
     assert not here.has(other)
     assert here.rows() == there.rows()
     assert not Store(tmp_path / 'here.sqlite', dict(commit='two')).has(job)
+
+
+def test_an_older_row_of_another_machine_replaces_no_newer_one(tmp_path: Path) -> None:
+    job = quick.jobs(1)[0]
+    here = Store(tmp_path / 'here.sqlite', dict(commit='two'))
+    here.keep(job, dict(**job.as_dict(), passed=False))
+    old = dict(**job.as_dict(), passed=True, under=dict(commit='one'))
+    assert here.take([old]) == 1
+    assert [row['under']['commit'] for row in here.rows()] == ['two']
+    assert here.take([{**old, 'under': dict(commit='three'), 'at': '2999-01-01 00:00:00'}]) == 1
+    assert [row['under']['commit'] for row in here.rows()] == ['three']
+
+
+def test_what_failed_is_done_again_where_that_was_asked_or_limits_grew(tmp_path: Path) -> None:
+    job, other = quick.jobs(2)
+    store = Store(tmp_path / 'done.sqlite', quick.UNDER)
+    store.keep(job, dict(**job.as_dict(), passed=False, reason='not done in 10 s', limits=[10, 8]))
+    store.keep(other, dict(**other.as_dict(), passed=False, reason='wrong'))
+
+    def made(**options: Any) -> int:
+        return sweep([job, other], store, tmp_path, workers=1, do=fails, **options)
+
+    assert made(limit_s=10, limit_gb=8) == 0
+    assert made(limit_s=20, limit_gb=8) == 1
+    assert made(limit_s=20, limit_gb=8) == 0
+    assert made(limit_s=10, limit_gb=8, again=True) == 2
+
+
+def fails(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) -> dict[str, Any]:
+    return dict(**spec, passed=False, reason='not done', limits=[limit_s, limit_gb])
+
+
+def test_a_failed_row_comes_with_its_diagnosis_and_repro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator of PSANet's attention is a compiled one here: eager itself fails, and nothing is diagnosed; a planted one is."""
+    from mmexport.sweep.job import diagnosed
+    job = Job('mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py', 'onnx', (64, 96), (96, 64))
+    weights = weights_of(job, tmp_path)
+
+    def planted(self: Any, x: Any) -> Any:
+        from torch.nn import functional as F
+        return F.relu(x) if x.sum() > -1e9 else x
+
+    assert run(job, weights)['passed']
+    monkeypatch.setattr('mmseg.models.backbones.erfnet.NonBottleneck1d.forward', planted)
+    row = run(job, weights)
+    assert not row['passed']
+    assert row['traced'] == [64, 96]
+    found = diagnosed(job, row, weights, tmp_path / 'repros')
+    assert any('NonBottleneck1d' in line for line in found['diagnosis'])
+    assert (tmp_path / found['repro']).read_text().count('\n') < 40
+    under = dict(torch='2.13', commit='one')
+    write([{**row, **found, 'under': under}], tmp_path / 'zoo.json', tmp_path / 'zoo.md')
+    assert 'NonBottleneck1d' in (tmp_path / 'zoo.md').read_text()
 
 
 def test_a_real_config_makes_a_row_that_the_table_shows(tmp_path: Path) -> None:
