@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ..backends.from_program import ProgramBackend
 from ..backends.program import AXIS, generic
 from ..checking.comparison import Comparison
 from ..checking.main import EAGER
+from ..checking.reduced import FULL, REDUCED
 from ..checking.samples import Sample
 from ..errors import LoweringError, first_line
 from ..expected import model_floors
@@ -24,7 +26,8 @@ from .finding import Diagnosis, finding
 from .inplace import who_writes_into
 from .lowering import why_not_lowered
 from .parity import Refused, why_patched_differs, why_wrong
-from .repro import write_repro
+from .parts import Part, part_of
+from .repro import shows, write_repro
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -51,8 +54,7 @@ class Consultation:
         with self._looking(f'Looking for what {backend.name} cannot lower', backend.name):
             image = self._example(backend, example)
             found, part = why_not_lowered(backend, adapter, image, _larger(image, self.dynamic), error, self.step.say)
-            self.found.append(found)
-            write_repro(found, part, self.cfg, self.folder / f'repro_{backend.name}.py')
+            self._keep(found, part)
 
     def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification]) -> None:
         """Why each file that failed its check is wrong, on the first sample on which it is; call it with the patches off."""
@@ -70,7 +72,15 @@ class Consultation:
             wrong = next((row for row in check.rows if row.stage == EAGER and not row.passed), None)
             if wrong:
                 with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches():
-                    self.found.append(self._where(backend, adapter, samples, wrong))
+                    self._keep(*self._where(backend, adapter, samples, wrong))
+
+    def _keep(self, found: Diagnosis, part: Part | None) -> None:
+        """The finding, and a repro of it that was run."""
+        self.found.append(found)
+        place = write_repro(found, part, self.cfg, self.folder / f'repro_{found.backend}.py')
+        if place:
+            alone = '' if shows(place) else ' (it does not fail: alone, without patches, with other weights, the part is right)'
+            self.found[-1] = replace(found, repro=f'{place}{alone}')
 
     @contextmanager
     def _looking(self, what: str, backend: str) -> Iterator[None]:
@@ -84,19 +94,27 @@ class Consultation:
             self.found.append(Diagnosis(backend, 'diagnosis', '', 'the diagnosis', None, None, None, None,
                                         f'it failed itself, please report it: {type(exc).__name__}: {first_line(exc)}', None, None))
 
-    def _where(self, backend: Backend, adapter: Adapter, samples: Sequence[Sample], wrong: Comparison) -> Diagnosis:
+    def _where(self, backend: Backend, adapter: Adapter, samples: Sequence[Sample], wrong: Comparison) -> tuple[Diagnosis, Part | None]:
         device = adapter.preprocess.mean.device
         image, example = self._sample(samples, wrong).image.to(device), samples[0].image.to(device)
         if wrong.sample.endswith(' again'):
-            return finding(backend.name, 'file', None, adapter, 'right at first and wrong when it is called again: it remembers its calls')
+            said = 'right at first and wrong when it is called again: it remembers its calls'
+            return finding(backend.name, 'file', None, adapter, said), None
         if wrong.problem and 'writes into its input' in wrong.problem:
             call, module, place = who_writes_into(adapter, image)
-            return finding(backend.name, 'traced', call, module, wrong.problem, place)
+            return finding(backend.name, 'traced', call, module, wrong.problem, place), None
         try:
-            return why_wrong(backend, adapter, example, image, self.dynamic, self.tolerance, self._jumps(samples), self.step.say)
+            found = why_wrong(backend, adapter, example, image, self.dynamic, self._may_be_off(backend), self._jumps(samples),
+                              self.step.say)
+            return found, part_of(adapter, found.module, self._example(backend, example), image)
         except Refused as exc:
             error = LoweringError(str(exc))
-            return why_not_lowered(backend, adapter, self._example(backend, example), image, error, self.step.say, refused=True)[0]
+            return why_not_lowered(backend, adapter, self._example(backend, example), image, error, self.step.say, refused=True)
+
+    def _may_be_off(self, backend: Backend) -> float:
+        """In fewer bits every layer is off; a fault stands out from ten times what the median may be."""
+        precision = {'fp16': 'float16', 'bf16': 'bfloat16'}.get(getattr(backend, 'precision', ''), FULL)
+        return self.tolerance if precision == FULL else max(self.tolerance, 10 * REDUCED[precision].median)
 
     def _example(self, backend: Backend, example: Tensor) -> Tensor:
         """A picture of the shape that `backend` lowers with."""

@@ -28,6 +28,7 @@ class Diagnosis:
         op: the operator, in the exporter's words.
         message: the exporter's own, or the size of the error, in one line.
         cause, remedy: from `mmexport.diagnosis.remedies`, None where nothing is known.
+        repro: the file that shows it alone, and whether it does.
     """
 
     backend: str
@@ -42,6 +43,7 @@ class Diagnosis:
     cause: str | None
     remedy: str | None
     tried: int = 0
+    repro: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -58,6 +60,8 @@ class Diagnosis:
             yield f'  cause: {self.cause}'
         if self.remedy:
             yield f'  remedy: {self.remedy}'
+        if self.repro:
+            yield f'  repro: {self.repro}'
 
 
 def finding(backend: str, stage: str, call: Call | None, module: nn.Module, message: str, place: tuple[str, int] | None = None,

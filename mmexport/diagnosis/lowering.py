@@ -9,7 +9,7 @@ from ..backends import Backend
 from ..errors import LoweringError, first_line
 from .calls import Call, list_calls, record
 from .finding import Diagnosis, Say, finding
-from .parts import Part, moving_axes
+from .parts import Part
 from .places import operator_of, place_of
 
 
@@ -35,14 +35,12 @@ def why_not_lowered(backend: Backend, adapter: Adapter, image: Tensor, other: Te
         for call in children:
             if call not in second or not first[call].outputs:
                 continue
-            part = Part(adapter.model.get_submodule(call.path), first[call])
+            part = Part(adapter.model.get_submodule(call.path), first[call], second[call])
             if not part.inputs:
                 continue
             say(f'trying {call} ({type(part.model).__name__})')
             tried += 1
-            moving = moving_axes(first[call], second[call])
-            again = Part(part.model, second[call]).inputs if refused and any(moving) else None
-            failure = _failure(backend, part, moving, again)
+            failure = _failure(backend, part, part.others if refused and any(part.moving) else None)
             if failure:
                 at, smallest, error = call, part, failure
                 break
@@ -52,10 +50,10 @@ def why_not_lowered(backend: Backend, adapter: Adapter, image: Tensor, other: Te
             return finding(backend.name, stage, at, module, str(error), place_of(error), operator_of(error), tried), smallest
 
 
-def _failure(backend: Backend, part: Part, moving: list[list[int]], again: tuple[Tensor, ...] | None) -> LoweringError | None:
+def _failure(backend: Backend, part: Part, again: tuple[Tensor, ...] | None) -> LoweringError | None:
     """What happens to `part`, and where there is one, to its form halfway on another input."""
     try:
-        run = backend.attempt(part, part.inputs, moving)
+        run = backend.attempt(part, part.inputs, part.moving)
     except LoweringError as exc:
         return exc
     if again is None:

@@ -1,25 +1,34 @@
 """A module of a model on its own: tensors in, tensors out, with what else it was given held fast."""
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .calls import Recorded, tensors_of
+from ..adapters import Adapter
+from .calls import Recorded, list_calls, record, tensors_of
 
 # What says the same to a module at every size of the picture, if it says the same at two.
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
 
 
 class Part(nn.Module):
-    """`module` as a function of the tensors that a recorded call gave it."""
+    """`module` as a function of the tensors that a recorded call gave it.
 
-    def __init__(self, module: nn.Module, recorded: Recorded) -> None:
+    Args:
+        again: the same call for another picture: which axes of `inputs` differ from it is then `moving`, and its tensors are `others`.
+    """
+
+    def __init__(self, module: nn.Module, recorded: Recorded, again: Recorded | None = None) -> None:
         super().__init__()
+        self.moving = moving_axes(recorded, again) if again else []
+        self.others: tuple[Tensor, ...] = Part(module, again).inputs if again else ()
         self.model = module
         leaves, self.spec = tree_flatten((recorded.args, recorded.kwargs))
         self.places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        self.inputs = tuple(leaves[place] for place in self.places)
+        self.inputs: tuple[Tensor, ...] = tuple(leaves[place] for place in self.places)
         self.rest = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         self.eval()
 
@@ -47,3 +56,12 @@ def moving_axes(one: Recorded, other: Recorded) -> list[list[int]]:
     # An axis of 1 is a constant to torch.export whatever the code does with it.
     return [[axis for axis in range(a.dim()) if a.shape[axis] != b.shape[axis] and a.shape[axis] > 1] if a.dim() == b.dim() else []
             for a, b in pairs]
+
+
+def part_of(adapter: Adapter, name: str, example: Tensor, image: Tensor) -> Part | None:
+    """The call `name` of the adapter's model on `example`, with the tensors of `image` beside; None where one has no such call."""
+    calls = [call for call in list_calls(adapter.model, lambda: adapter(example.clone())) if str(call) == name]
+    first, second = (record(adapter.model, partial(adapter, picture.clone()), calls) for picture in (example, image))
+    if not calls or calls[0] not in first or calls[0] not in second:
+        return None
+    return Part(adapter.model.get_submodule(calls[0].path), first[calls[0]], second[calls[0]])

@@ -1,7 +1,12 @@
 """``repro.py``: the failure in a file of under 40 lines, with torch and the installed OpenMMLab package alone, for an upstream issue."""
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -52,13 +57,24 @@ LOWER = {
     'aotinductor': 'torch._inductor.aoti_compile_and_package({exported})\n',
 }
 EXPORTED = 'torch.export.export(Part().eval(), inputs, dynamic_shapes={dims}, strict=False)'
+TRACED = 'torch.jit.trace(Part().eval(), inputs, check_trace=False)'
+# What a form makes of another picture's tensors: refuses them, or computes something else.
+COMPARE = '''others = ({others},)
+form = {form}
+torch.testing.assert_close(form(*others), Part().eval()(*others), rtol=1e-3, atol=1e-4)
+'''
+LIMIT_S = 300
 
 
 def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> Path | None:
-    """Write it for a part that cannot be lowered; None where the part needs what source code cannot make (a data sample, say)."""
+    """Write it for a part that cannot be lowered, or whose form is wrong on another picture's tensors.
+
+    None where the part needs what source code cannot make (a data sample, say), or where it is the file that is wrong and the form
+    before it is right: to run files is mmexport's own code.
+    """
     place.unlink(missing_ok=True)
     arguments = _arguments(part) if part is not None else None
-    if part is None or arguments is None or not cfg.filename:
+    if part is None or arguments is None or not cfg.filename or found.stage == 'file':
         return None
     names, call = arguments
     scope = cfg.get('default_scope') or 'mmengine'
@@ -66,13 +82,36 @@ def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> P
     path = found.module.split(', call ')[0]
     text = HEAD.format(title=f'{found.cls}: {found.message}'.replace('\\', '/').replace('"""', "'''"), torch=torch.__version__,
                        package=package, name=place.name, config=str(cfg.filename), scope=scope, path=path,
-                       names=', '.join(names), call=call, inputs=', '.join(_made(tensor) for tensor in part.inputs))
-    exported = EXPORTED.format(dims=tuple({axis: '_' for axis, side in enumerate(tensor.shape) if side > 1} for tensor in part.inputs))
-    exported = exported.replace("'_'", 'torch.export.Dim.AUTO')
-    text += LOWER.get(found.backend, '{exported}\n').format(exported=exported)
+                       names=', '.join(names), call=call, inputs=', '.join(map(_made, part.inputs)))
+    exported = EXPORTED.format(dims=_dims(part))
+    if found.stage == 'lowering':
+        text += LOWER.get(found.backend, '{exported}\n').format(exported=exported)
+    else:
+        form = TRACED if found.backend == 'torchscript' else f'{exported}.module()'
+        text += COMPARE.format(others=', '.join(map(_made, part.others)), form=form)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text)
     return place
+
+
+def shows(place: Path) -> bool:
+    """Whether the repro at `place` fails when it is run; it has the model without patches and with weights of its own."""
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join(path for path in sys.path if path)}
+    with TemporaryDirectory() as scratch:
+        try:
+            done = subprocess.run([sys.executable, '-W', 'ignore', str(place.resolve())], capture_output=True, cwd=scratch, env=env,
+                                  check=False, timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return False
+    return done.returncode != 0
+
+
+def _dims(part: Part) -> str:
+    """An axis that changes with the picture must stay open; of the others torch.export may make what it likes."""
+    moving = part.moving or [[] for _ in part.inputs]
+    dims = tuple({axis: 'DYNAMIC' if axis in axes else 'AUTO' for axis, side in enumerate(tensor.shape) if side > 1}
+                 for tensor, axes in zip(part.inputs, moving, strict=True))
+    return re.sub(r"'(AUTO|DYNAMIC)'", r'torch.export.Dim.\1', repr(dims))
 
 
 def _arguments(part: Part) -> tuple[list[str], str] | None:

@@ -62,7 +62,7 @@ def diagnosed(job: Job, row: dict[str, Any], weights: Path, repros: Path) -> dic
         exporter = Exporter(cfg, str(weights.with_suffix('.own.pth') if own else weights), folder, samples=False)
         with suppress(MMExportError):  # That it fails is known.
             exporter.run()
-        lines = exporter.consultation.lines()
+        lines = [line for line in exporter.consultation.lines() if not line.strip().startswith('repro:')]
         repro = Path(folder) / 'failed' / f'repro_{job.backend}.py'
         if not repro.is_file():
             return dict(diagnosis=lines)

@@ -55,6 +55,8 @@ def test_a_planted_fault_is_found_at_its_module_and_named(name: str, tmp_path: P
     row = found[0]
     assert (row.module, row.stage, row.cause) == (fault.module, fault.stage, fault.cause), '\n'.join(row.lines())
     assert row.remedy
+    assert row.repro or fault.cause == 'in-place on the input'
+    assert 'does not fail' not in (row.repro or ''), row.repro
     assert row.file == str(source)
     if fault.marked:
         assert row.line == fault.line(source), '\n'.join(row.lines())
@@ -62,7 +64,8 @@ def test_a_planted_fault_is_found_at_its_module_and_named(name: str, tmp_path: P
 
 def test_the_repro_shows_the_failure_without_mmexport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = FAULTS['a branch on a sum in a head']
-    diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_repro')
+    found, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_repro')
+    assert str(found[0].repro).endswith('repro_torch_export.py')
     repro = tmp_path / 'work' / 'failed' / 'repro_torch_export.py'
     lines = repro.read_text().splitlines()
     assert len(lines) < 40

@@ -112,7 +112,7 @@ def fails(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) -
 
 
 def test_a_failed_row_comes_with_its_diagnosis_and_repro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator of PSANet's attention is a compiled one here: eager itself fails, and nothing is diagnosed; a planted one is."""
+    """A branch on data, planted in the backbone."""
     from mmexport.sweep.job import diagnosed
     job = Job('mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py', 'onnx', (64, 96), (96, 64))
     weights = weights_of(job, tmp_path)
