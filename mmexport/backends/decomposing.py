@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -54,6 +54,7 @@ class _Rewriting:
         self.writes, self.graph = Writes(program.graph.nodes), fx.Graph()
         self.now: dict[fx.Node, Any] = {}
         self.sizes: dict[Any, fx.Node] = {}
+        self.traces: dict[str, fx.Graph] = {}
 
     def done(self) -> ExportedProgram:
         with _fakes(self.program):
@@ -100,10 +101,13 @@ class _Rewriting:
             known = dict(zip(inputs, values, strict=True))
             return decomposition(*fx.map_arg(node.args, known.__getitem__), **fx.map_arg(node.kwargs, known.__getitem__))
 
-        try:
-            traced = make_fx(call, decomposition_table=self.table)(*(each.meta['val'] for each in inputs)).graph
-        except Exception as exc:  # A decomposition may raise anything; what the whole trace then says is what the user reads.
-            raise AsAWholeError from exc
+        key = _alike(node, inputs)
+        if key not in self.traces:
+            try:
+                self.traces[key] = make_fx(call, decomposition_table=self.table)(*(each.meta['val'] for each in inputs)).graph
+            except Exception as exc:  # A decomposition may raise anything; what the whole trace then says is what the user reads.
+                raise AsAWholeError from exc
+        traced = self.traces[key]
         inner: dict[fx.Node, Any] = dict(zip(traced.find_nodes(op='placeholder'), (self.now[each] for each in inputs), strict=True))
         for each in traced.nodes:
             if each.op == 'get_attr':
@@ -125,6 +129,18 @@ class _Rewriting:
         return ExportedProgram(root=program.graph_module, graph=self.graph, graph_signature=signature, state_dict=program.state_dict,
                                range_constraints=program.range_constraints, module_call_graph=program.module_call_graph,
                                example_inputs=program.example_inputs, constants=program.constants, verifiers=program.verifiers)
+
+
+def _alike(node: fx.Node, inputs: Sequence[fx.Node]) -> str:
+    """Nodes of one text are decomposed into the same: a ResNet has sixty norms, and a dozen different ones."""
+    known = {each: f'<{number} {_described(each.meta["val"])}>' for number, each in enumerate(inputs)}
+    return f'{node.target} {fx.map_arg((node.args, node.kwargs), known.__getitem__)}'  # type: ignore[arg-type]
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f'{value.dtype} {value.device} {value.requires_grad} {tuple(value.shape)} {tuple(value.stride())} {value.storage_offset()}'
+    return str(value)
 
 
 def _fakes(program: ExportedProgram) -> Any:

@@ -140,13 +140,11 @@ class ONNX(ProgramBackend):
 
     def _save(self, proto: Any, path: Path, manifest: dict[str, Any]) -> None:
         import onnx
-        import onnx.shape_inference
         del proto.metadata_props[:]
         for key in ('task', 'classes', 'preprocessing', 'versions', 'outputs', 'config', 'checkpoint', 'onnx'):
             proto.metadata_props.add(key=key, value=json.dumps(manifest.get(key)))
         # ByteSize itself fails beyond 2 GB.
         large = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > LIMIT
         onnx.save(proto, str(path), save_as_external_data=large, location=f'{path.name}.data' if large else None)
+        # Infers all shapes too, and fails where that does.
         onnx.checker.check_model(str(path), full_check=True)
-        if not large:
-            onnx.shape_inference.infer_shapes(proto, strict_mode=True)
