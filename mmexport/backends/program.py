@@ -130,7 +130,8 @@ def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str]) -> d
     for name, (low, high) in found.items():
         allowed = program.range_constraints.get(image.meta['val'].shape[AXIS[name]].node.expr)
         if allowed is not None:
-            found[name] = max(low, int(allowed.lower)), min(high, int(allowed.upper))
+            # torch.export notes 2 for every open axis, also where 1 is taken; that is checked with the file.
+            found[name] = max(low, int(allowed.lower)) if allowed.lower > 2 else low, min(high, int(allowed.upper))
     return found
 
 
