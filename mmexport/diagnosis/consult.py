@@ -80,7 +80,7 @@ class Consultation:
         place = write_repro(found, part, self.cfg, self.folder / f'repro_{found.backend}.py')
         if place:
             alone = '' if shows(place) else ' (it does not fail: alone, without patches, with other weights, the part is right)'
-            self.found[-1] = replace(found, repro=f'{place}{alone}')
+            self.found[-1] = replace(found, repro=f'{place.parent.name}/{place.name}{alone}')
 
     @contextmanager
     def _looking(self, what: str, backend: str) -> Iterator[None]:
