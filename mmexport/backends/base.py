@@ -104,7 +104,7 @@ def installed_backends() -> list[str]:
 def named_backends(words: Sequence[str]) -> list[str]:
     """``all`` is what is installed; a word beside it that is missing stays, and is an error for `build_backend`."""
     found = installed_backends() if 'all' in words else []
-    return list(dict.fromkeys([*found, *(word for word in words if word != 'all')]))
+    return [*found, *(word for word in words if word != 'all' and word not in found)]
 
 
 def _words() -> dict[str, str]:

@@ -14,7 +14,8 @@ def both(name: object, run: object) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         original = run()  # type: ignore[operator]
         with patched([name]) as rows:
-            assert rows[0].skipped is None
+            # Of all patches those are on whose modules this process has imported.
+            assert any(row.skipped is None for row in rows)
             replaced = run()  # type: ignore[operator]
     return original, replaced
 
