@@ -10,12 +10,13 @@ import argparse
 import json
 import re
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from common import CONFIGS, ROOT, python, quiet, tool, write
+from common import COMMIT, CONFIGS, ROOT, python, quiet, tool, write
 from rounds import BUSY, Others, in_turn, paired
 
 DOC, RESULTS = ROOT / 'docs' / 'formats.md', ROOT / 'benchmarks' / 'results'
@@ -68,7 +69,7 @@ def row(name: str, args: argparse.Namespace) -> dict[str, Any]:
         raise SystemExit(f'{name} was not timed:\n{timed.stderr[-2000:]}')
     found = json.loads(timed.stdout.splitlines()[-1])
     found['formats'].update({form: dict(reason=reason) for form in args.formats if form not in passed})
-    return dict(config=name, **found)
+    return dict(config=name, made_at={form: made_at(name, form, args) for form in passed}, **found)
 
 
 def folder_of(name: str, form: str, args: argparse.Namespace) -> Path:
@@ -88,15 +89,30 @@ def make(name: str, args: argparse.Namespace) -> str | None:
         if not missing:
             continue
         if not checkpoint.is_file():
-            tool('make_checkpoint', CONFIGS / f'{name}.py', checkpoint)
+            seeded = tool('make_checkpoint', CONFIGS / f'{name}.py', checkpoint)
+            if seeded.returncode:
+                return f'no checkpoint: {last(seeded)}'
         place = folder_of(name, missing[0], args).parent
         done = tool('export', CONFIGS / f'{name}.py', checkpoint, '--backend', *(form.removesuffix(STATIC) for form in missing),
                     '--outputs', 'raw', '--shape', *args.size, '--device', args.device, '--work-dir', place, '--no-diagnose',
                     '--no-samples', *(['--cfg-options', 'export.inputs.dynamic=()'] if static else []))
         place.with_suffix('.txt').write_text(done.stdout + done.stderr)
+        for form in missing:
+            if there_is(name, form, args):
+                # Files are used again, by a later commit perhaps: the row says which one made them.
+                (folder_of(name, form, args).parent / f'{form}.commit').write_text(COMMIT)
         if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip() or '(no message)').splitlines()[-1][:300]
+            said = last(done)
     return said
+
+
+def last(done: subprocess.CompletedProcess[str]) -> str:
+    return (done.stderr.strip() or done.stdout.strip() or '(no message)').splitlines()[-1][:300]
+
+
+def made_at(name: str, form: str, args: argparse.Namespace) -> str:
+    place = folder_of(name, form, args).parent / f'{form}.commit'
+    return place.read_text() if place.is_file() else 'not recorded'
 
 
 def measure(name: str, formats: list[str], args: argparse.Namespace) -> dict[str, Any]:

@@ -62,6 +62,8 @@ def test_formats_are_made_verified_and_timed_in_turn(tmp_path: Path) -> None:
         assert found['p95_s'] >= found['p50_s'] > 0
         assert found['call_1_s'] > 0
     assert row['others'] >= 0
+    assert set(row['made_at']) == {'torchscript', 'torch_export'}
+    assert 'not recorded' not in row['made_at'].values()
     # Of a file that is not there any more it says so, and makes it anew; the other one stays as it is.
     kept = (tmp_path / 'files' / 'segformer_b0' / 'torchscript' / 'model.pt').stat().st_mtime_ns
     (tmp_path / 'files' / 'segformer_b0' / 'torch_export' / 'manifest.json').unlink()
