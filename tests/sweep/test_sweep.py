@@ -166,6 +166,48 @@ def test_a_process_that_takes_too_long_or_dies_is_a_row(tmp_path: Path) -> None:
     assert 'not done in' in row['reason']
 
 
+def test_a_crash_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+
+    def crashing(command: list[str], limit_s: float, limit_gb: float) -> int:
+        codes.append(-signal.SIGSEGV)
+        if len(codes) == 2:
+            Path(command[-1]).write_text('{"passed": true}')
+        return codes[-1]
+
+    monkeypatch.setattr('mmexport.sweep.work._run', crashing)
+    spec = quick.jobs(1)[0].as_dict()
+    assert work(spec, 'w.pth', 10, 8) == dict(passed=True)
+    assert len(codes) == 2
+    row = work(spec, 'w.pth', 10, 8)
+    assert len(codes) == 4
+    assert row['reason'] == 'its process died with code -11, twice (a limit of 8 GB is set)'
+    assert row['limits'] == [10, 8]
+
+
+@pytest.mark.parametrize(('made', 'code'), [('all', 0), ('one fails', 1), ('one is lost', 1), ('interrupted', 130)])
+def test_the_exit_code_is_of_what_was_asked_for(made: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                capsys: pytest.CaptureFixture[str]) -> None:
+    from tools.sweep import main
+
+    def swept(todo: list[Job], store: Store, *args: Any, **options: Any) -> int:
+        if made == 'interrupted':
+            raise KeyboardInterrupt
+        for number, job in enumerate(todo):
+            if made != 'one is lost' or number:
+                store.keep(job, dict(**job.as_dict(), passed=made != 'one fails' or number > 0, reason='planted'))
+        return len(todo)
+
+    monkeypatch.setattr('mmexport.sweep.command.sweep', swept)
+    other = Store(tmp_path / 'done.sqlite', dict(commit='another'))
+    other.keep(Job('mmseg::a/b.py', 'onnx'), dict(**Job('mmseg::a/b.py', 'onnx').as_dict(), passed=False, reason='of another commit'))
+    other.close()
+    assert main(['--out', str(tmp_path), '--match', 'fcn_r18b-d8', '--backend', 'torchscript']) == code
+    said = capsys.readouterr().out
+    assert ('1 rows of 2 are missing' in said) is (made == 'one is lost')
+    assert ('the same command goes on from there' in said) is (made == 'interrupted')
+
+
 def test_killed_in_the_middle_and_resumed_no_row_is_lost(tmp_path: Path) -> None:
     command = [sys.executable, '-m', 'tests.sweep.jobs', str(tmp_path), '8']
     env = {**os.environ, 'PYTHONPATH': str(ROOT), 'RAY_USAGE_STATS_ENABLED': '0'}
