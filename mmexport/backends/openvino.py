@@ -8,6 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import fx
+
 from ..adapters import Adapter
 from ..checking import quiet
 from ..checking.runners.openvino import PLACE
@@ -49,7 +52,7 @@ class OpenVINO(ProgramBackend):
         return super().unavailable()
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
-        model = quiet.openvino().convert_model(_without_mod(program))
+        model = quiet.openvino().convert_model(_as_it_reads(program))
         for port, name in zip(model.outputs, names, strict=True):
             port.get_tensor().set_names({name})
         return model
@@ -63,24 +66,47 @@ class OpenVINO(ProgramBackend):
         return manifest
 
 
-def _without_mod(program: ExportedProgram) -> ExportedProgram:
-    """`program`, decomposed without remainders of sizes, which OpenVINO 2026.4 has no rule for: ``a % b`` is ``a - a // b * b``.
-
-    convert_model decomposes a program itself; it is the program which comes of that which is rewritten. Twins pads by a remainder.
-    """
+def _as_it_reads(program: ExportedProgram) -> ExportedProgram:
+    """`program` without what OpenVINO 2026.4 cannot read, once it is decomposed; convert_model decomposes a program itself."""
     as_ever, other = program.run_decompositions, copy.copy(program)
 
     def run_decompositions(*args: Any, **kwargs: Any) -> ExportedProgram:
         done = as_ever(*args, **kwargs)
-        graph = done.graph
-        for node in graph.find_nodes(op='call_function', target=operator.mod):
-            size, by = node.args
-            with graph.inserting_before(node):
-                whole = graph.call_function(operator.mul, (graph.call_function(operator.floordiv, (size, by)), by))
-                node.replace_all_uses_with(graph.call_function(operator.sub, (size, whole)))
-            graph.erase_node(node)
+        _without_mod(done.graph)
+        for spec, answer in zip(done.graph_signature.output_specs, _told_apart(done.graph), strict=True):
+            spec.arg.name = answer.name  # type: ignore[union-attr]
         done.graph_module.recompile()
         return done
 
     other.run_decompositions = run_decompositions  # type: ignore[method-assign]
     return other
+
+
+def _without_mod(graph: fx.Graph) -> None:
+    """No remainders of sizes: ``a % b`` is ``a - a // b * b``. Twins pads by one."""
+    for node in graph.find_nodes(op='call_function', target=operator.mod):
+        size, by = node.args
+        with graph.inserting_before(node):
+            whole = graph.call_function(operator.mul, (graph.call_function(operator.floordiv, (size, by)), by))
+            node.replace_all_uses_with(graph.call_function(operator.sub, (size, whole)))
+        graph.erase_node(node)
+
+
+def _told_apart(graph: fx.Graph) -> list[fx.Node]:
+    """The answers, no tensor twice: clones are one tensor to OpenVINO. A diagnosis looks at what one module answers and the next gets."""
+    end = graph.output_node()
+    answers: list[Any] = list(end.args[0])  # type: ignore[arg-type]
+    seen: set[fx.Node] = set()
+    for place, answer in enumerate(answers):
+        tensor = answer
+        while tensor.target in (torch.ops.aten.clone.default, torch.ops.aten.alias.default):
+            tensor = tensor.args[0]
+        if tensor in seen:
+            given = (tensor, tensor) if answer.meta['val'].dtype == torch.bool else (tensor, 1)
+            same = torch.ops.aten.logical_and.default if answer.meta['val'].dtype == torch.bool else torch.ops.aten.mul.Scalar
+            with graph.inserting_before(end):
+                answers[place] = graph.call_function(same, given)
+            answers[place].meta.update(answer.meta)
+        seen.add(tensor)
+    end.args = (tuple(answers),)
+    return answers

@@ -6,10 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.export import Dim, export
 
 from mmexport import Exporter
+from mmexport.backends.openvino import OpenVINO
+from mmexport.backends.program import silenced
 from mmexport.backends.trtexec import trtexec_line
+from mmexport.checking import quiet
 from tests.tiny import seeded, tiny
 
 ROOT = Path(__file__).parents[2]
@@ -65,3 +73,23 @@ def test_aotinductor_holds_at_sizes_that_it_never_saw(tmp_path: Path) -> None:
     assert {'traced', '161x97', 'batch 2'} <= {row.sample for row in report.checks[0].rows}
     # With torch alone, in a process of its own.
     subprocess.run([sys.executable, str(ROOT / 'tools' / 'verify.py'), str(tmp_path / 'aotinductor')], check=True, capture_output=True)
+
+
+class Padded(nn.Module):
+    """Pads to a multiple as Twins does, and answers one tensor twice."""
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        padded = F.pad(image, (0, (7 - image.shape[3] % 7) % 7, 0, (7 - image.shape[2] % 7) % 7)).relu()
+        return padded.clone(), padded.clone(), padded > 0.5, (padded > 0.5).clone(), padded * 2
+
+
+def test_openvino_reads_remainders_and_a_tensor_that_is_answered_twice() -> None:
+    openvino = quiet.openvino()
+    with torch.no_grad(), silenced():
+        program = export(Padded(), (torch.zeros(2, 3, 30, 33),), dynamic_shapes=({2: Dim.AUTO, 3: Dim.AUTO},), strict=False)
+        model = OpenVINO().convert(program, Path(), ['a', 'b', 'c', 'd', 'e'])
+    run = openvino.compile_model(model, 'CPU')
+    for size in ((30, 33), (28, 41)):
+        image = torch.randn(2, 3, *size)
+        for wanted, found in zip(Padded()(image), run(image.numpy()).values(), strict=True):
+            assert np.array_equal(wanted.numpy(), found)

@@ -16,6 +16,9 @@ from torch import Tensor
 from mmexport import Exporter
 from mmexport.adapters import Adapter
 from mmexport.artifact import Artifact
+from mmexport.backends import Backend
+from mmexport.backends.onnx import ONNX
+from mmexport.backends.openvino import OpenVINO
 from mmexport.backends.torchscript import TorchScript
 from mmexport.config import load_config
 from mmexport.diagnosis import Diagnosis
@@ -76,9 +79,8 @@ def test_the_repro_shows_the_failure_without_mmexport(tmp_path: Path, monkeypatc
     assert 'data-dependent' in done.stderr
 
 
-@BACKENDS.register_module()
-class Mistaken(TorchScript):
-    """TorchScript that gets one module wrong: `spoil` changes it in a copy of the model, before it is traced."""
+class Spoiled(Backend):
+    """A backend that gets one module wrong: `spoil` changes it in a copy of the model, before it is lowered."""
 
     def __init__(self, spoil: str) -> None:
         super().__init__()
@@ -88,6 +90,21 @@ class Mistaken(TorchScript):
         adapter = copy.deepcopy(adapter)
         self.spoil(adapter.model)
         return super().lower(adapter, example, folder, manifest)
+
+
+@BACKENDS.register_module()
+class Mistaken(Spoiled, TorchScript):
+    pass
+
+
+@BACKENDS.register_module()
+class MistakenONNX(Spoiled, ONNX):
+    pass
+
+
+@BACKENDS.register_module()
+class MistakenOpenVINO(Spoiled, OpenVINO):
+    pass
 
 
 def _one_percent(model: Any) -> None:
@@ -113,12 +130,14 @@ SPOILS: dict[str, Any] = {'a layer 1% off': _one_percent, 'a wrong constant in t
                           'a module wrong on its second call': _second_call}
 
 
-@pytest.mark.parametrize(('spoil', 'name', 'module'), [
-    ('a layer 1% off', 'fcn', 'backbone.layer2.0.conv1'),
-    ('a wrong constant in the deepest decoder layer', 'mask2former_r50', 'panoptic_head.transformer_decoder.layers.5.norms.2'),
-    ('a module wrong on its second call', 'mask2former_r50', 'panoptic_head.mask_embed.0, call 2')])
-def test_what_the_lowering_got_wrong_is_found(spoil: str, name: str, module: str, tmp_path: Path) -> None:
-    exporter = Exporter(tiny(name, outputs='raw', backends=[dict(type='Mistaken', spoil=spoil)]), model=seeded(name), work_dir=tmp_path)
+@pytest.mark.parametrize(('backend', 'spoil', 'name', 'module'), [
+    ('Mistaken', 'a layer 1% off', 'fcn', 'backbone.layer2.0.conv1'),
+    ('MistakenONNX', 'a layer 1% off', 'fcn', 'backbone.layer2.0.conv1'),
+    ('MistakenOpenVINO', 'a layer 1% off', 'fcn', 'backbone.layer2.0.conv1'),
+    ('Mistaken', 'a wrong constant in the deepest decoder layer', 'mask2former_r50', 'panoptic_head.transformer_decoder.layers.5.norms.2'),
+    ('Mistaken', 'a module wrong on its second call', 'mask2former_r50', 'panoptic_head.mask_embed.0, call 2')])
+def test_what_the_lowering_got_wrong_is_found(backend: str, spoil: str, name: str, module: str, tmp_path: Path) -> None:
+    exporter = Exporter(tiny(name, outputs='raw', backends=[dict(type=backend, spoil=spoil)]), model=seeded(name), work_dir=tmp_path)
     assert not exporter.run().passed
     row, = exporter.consultation.found
     assert (row.stage, row.module) == ('file', module), '\n'.join(row.lines())
