@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # What brings a scope's registry, for the message of a type that nobody has.
 PACKAGES = {'mmdet': 'pip install mmdet', 'mmseg': 'pip install mmsegmentation', 'mmpretrain': 'pip install mmpretrain',
             'mmcls': 'pip install mmpretrain', 'mmpose': 'pip install mmpose', 'mmaction': 'pip install mmaction2'}
+# What can change a result beside torch and mmcv; the last line is what a file goes through after torch.
+VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'numpy',
+             'onnx', 'onnxscript', 'onnxruntime', 'openvino', 'torch_tensorrt')
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,6 @@ class CheckpointOptions:
     ema: bool = False
     trust: bool = False
     allow_partial: bool = False
-
-# What a file goes through after torch.
-RUNTIMES = ('onnx', 'onnxscript', 'onnxruntime', 'openvino', 'torch_tensorrt')
 
 
 def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device = 'cpu',
@@ -147,16 +147,10 @@ def _unknown_type(exc: KeyError) -> str:
 def versions() -> dict[str, Any]:
     """Versions of everything that can change a result, for manifests and reports."""
     import platform
-    from importlib import metadata
 
     from .compat.packages import installed_version, mmcv_distribution
     found: dict[str, Any] = {'python': platform.python_version(), 'torch': torch.__version__, 'mmcv_ops': provide_mmcv_ext()}
     name, version = mmcv_distribution()
     found[name] = version
-    for package in ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'numpy'):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    found.update({package: runtime for package in RUNTIMES if (runtime := installed_version(package))})
+    found.update({package: its for package in VERSIONED if (its := installed_version(package))})
     return found

@@ -1,7 +1,7 @@
 """Decomposing an exported program node by node, where that is the same as doing it as a whole.
 
-``ExportedProgram.run_decompositions`` traces the whole program anew, sizes and all, to replace a handful of operators. That is half of
-what an ONNX export of a segmentor takes, though most nodes are known to the format that asks and need no more than to be copied.
+``ExportedProgram.run_decompositions`` traces the whole program anew, sizes and all, to replace a handful of operators, though most nodes
+are known to the format that asks and need no more than to be copied.
 """
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ def decomposed_by_node(program: ExportedProgram) -> ExportedProgram:
     in the graph; an operator that cannot be traced alone), the whole program is traced as ever.
     """
     as_a_whole = program.run_decompositions
-    other = copy.copy(program)
 
     def run_decompositions(decomp_table: Table | None = None) -> ExportedProgram:
         try:
@@ -41,7 +40,13 @@ def decomposed_by_node(program: ExportedProgram) -> ExportedProgram:
         except AsAWholeError:
             return as_a_whole(decomp_table)  # type: ignore[arg-type]
 
-    other.run_decompositions = run_decompositions  # type: ignore[method-assign, assignment]
+    return decomposed_by(program, run_decompositions)
+
+
+def decomposed_by(program: ExportedProgram, run_decompositions: Callable[..., ExportedProgram]) -> ExportedProgram:
+    """A `program` like the given one, with another ``run_decompositions``: converters take no other way to have one of one's own."""
+    other = copy.copy(program)
+    other.run_decompositions = run_decompositions  # type: ignore[method-assign]
     return other
 
 

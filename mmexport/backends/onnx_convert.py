@@ -28,8 +28,8 @@ def converted(program: ExportedProgram, opset: int, names: Sequence[str]) -> Any
 def rules_where_they_may_match() -> Iterator[None]:
     """Let the optimizer of onnxscript try a rule of several outputs only on nodes of the kind that its first output is.
 
-    It tries such a rule (SlicesSplit is one) on every node, and lists the whole graph each time: of Mask2Former's 2 300 nodes, longer than
-    all else in the conversion. A node of another kind never matches, so the graph is the same. Checked on onnxscript 0.7.2
+    It tries such a rule (SlicesSplit is one) on every node, and lists the whole graph each time, which of a large
+    graph takes longer than all else. A node of another kind never matches, so the graph is the same. Checked on onnxscript 0.7.2
     (``rewriter/_matcher.py``); where there is no such list of rules, nothing is changed.
     """
     from onnxscript import rewriter

@@ -1,7 +1,6 @@
 """OpenVINO: IR files for Intel and AMD processors, from the exported program."""
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ from ..checking import quiet
 from ..checking.runners.openvino import PLACE
 from ..errors import ConfigError
 from ..registry import BACKENDS
+from .decomposing import decomposed_by
 from .from_program import ProgramBackend
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class OpenVINO(ProgramBackend):
 
 def _as_it_reads(program: ExportedProgram) -> ExportedProgram:
     """`program` without what OpenVINO 2026.4 cannot read, once it is decomposed; convert_model decomposes a program itself."""
-    as_ever, other = program.run_decompositions, copy.copy(program)
+    as_ever = program.run_decompositions
 
     def run_decompositions(*args: Any, **kwargs: Any) -> ExportedProgram:
         done = as_ever(*args, **kwargs)
@@ -78,8 +78,7 @@ def _as_it_reads(program: ExportedProgram) -> ExportedProgram:
         done.graph_module.recompile()
         return done
 
-    other.run_decompositions = run_decompositions  # type: ignore[method-assign]
-    return other
+    return decomposed_by(program, run_decompositions)
 
 
 def _without_mod(graph: fx.Graph) -> None:

@@ -1,0 +1,68 @@
+"""Files that must not be made, and what one format that breaks costs the others: nothing."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from mmexport import Exporter
+from mmexport.adapters import build_adapter
+from mmexport.backends import build_backend
+from mmexport.backends.onnx_convert import converted
+from mmexport.errors import LoweringError
+from mmexport.inputs import picture
+from mmexport.patching import patched
+from tests.tiny import SHAPE, seeded, tiny
+
+AXES = ('batch', 'height', 'width')
+
+
+def test_a_file_that_nobody_can_read_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, photograph_file: Path) -> None:
+    """With a photograph the files are loaded once more, here, for the pipeline: one that failed its check is left alone."""
+    from mmexport.backends.onnx import ONNX
+    monkeypatch.setattr(ONNX, '_save', lambda self, proto, path, manifest: path.write_bytes(b'no graph'))
+    cfg = tiny('fcn', backends=['onnx', 'torchscript'], outputs='final', inputs=dict(image=str(photograph_file)))
+    found = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
+    assert [check.passed for check in found.checks] == [False, True]
+    assert [row.passed for row in found.pipelines] == [None, True]
+    assert (tmp_path / 'torchscript' / 'model.pt').is_file()
+    assert (tmp_path / 'failed' / 'onnx').is_dir()
+
+
+def test_a_converter_that_breaks_in_its_own_way_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mmexport.backends.torchscript import TorchScript
+
+    def broken(*args: object) -> None:
+        raise IndexError('out of range in the converter')
+
+    monkeypatch.setattr(TorchScript, 'lower', broken)
+    cfg = tiny('fcn', backends=['torchscript', 'torch_export'], outputs='raw')
+    found = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
+    assert found.failures == {'torchscript': 'torchscript failed: IndexError: out of range in the converter'}
+    assert [check.passed for check in found.checks] == [True]
+    assert found.passed is False
+
+
+def test_an_operator_that_is_no_standard_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = build_adapter(seeded('fcn'), outputs='raw')
+    backend = build_backend('onnx')
+    original = type(backend)._finished
+
+    def with_a_stranger(self: object, proto: object, *args: object) -> object:
+        proto, kept = original(self, proto, *args)  # type: ignore[arg-type]
+        proto.graph.node[0].domain = 'com.example'
+        return proto, kept
+
+    monkeypatch.setattr(type(backend), '_finished', with_a_stranger)
+    with patched('auto'), pytest.raises(LoweringError, match='com.example'):
+        backend.lower(adapter, picture(SHAPE, 0, adapter), tmp_path / 'onnx', dict(inputs=[dict(dynamic=list(AXES))]))
+
+
+def test_another_opset_than_was_asked_for_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exporter leaves a graph at 18 that it cannot convert, and warns in its log alone."""
+    adapter = build_adapter(seeded('fcn'), outputs='raw')
+    monkeypatch.setattr('mmexport.backends.onnx.converted', lambda program, opset, names: converted(program, 18, names))
+    backend, manifest = build_backend(dict(type='ONNX', opset=16)), dict(inputs=[dict(dynamic=list(AXES))])
+    with patched('auto'), pytest.raises(LoweringError, match='opset 16 was asked for and the exporter wrote 18'):
+        backend.lower(adapter, torch.zeros(SHAPE), tmp_path, manifest)
