@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from .device.outside import stop_gradients
 from .diagnosis import Consultation
 from .errors import ConfigError
 from .expected import PHOTOGRAPH, Memory, expect, second_look, typical_seconds, with_patched
+from .fresh import FreshProcess, waiting
 from .inputs import make_inputs, traced_shape
 from .lowering import lower_all, none_was_made
 from .manifest import describe
@@ -107,13 +108,15 @@ class Exporter:
     def _export(self, adapter: Adapter, images: dict[str, Tensor], photograph: Photograph | None, audit: Audit) -> Report:
         samples = self._expect(adapter, images)
         eager_s = typical_seconds(adapter, images['traced']) if self.checking else None
-        with workshop(self.work_dir) as shop:
+        with workshop(self.work_dir) as shop, ExitStack() as until_checked:
             with self._patched() as applied:
                 self.memory.patches = repr(self.section['patches'])
                 samples = self._run_patched(adapter, samples)
+                # Not before the network has run: here one core is idle.
+                checker = until_checked.enter_context(waiting(self.backends[0].name, shop / 'scratch')) if samples else None
                 artifacts, failures = lower_all(self.backends, partial(self._lower, shop, applied), adapter, images['traced'],
                                                 self.consultation)
-            checks, samples = self._verify(adapter, artifacts, samples, shop)
+            checks, samples = self._verify(adapter, artifacts, samples, shop, checker)
             self.consultation.on_parity(self.backends, adapter, samples, checks)
             pipelines = [self._pipeline(adapter, artifact, photograph, check) for artifact, check in zip(artifacts, checks, strict=True)]
             report = Report(
@@ -179,12 +182,12 @@ class Exporter:
         with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}'):
             return backend.lower(adapter, example, shop / backend.name, manifest)
 
-    def _verify(self, adapter: Adapter, artifacts: Sequence[Artifact], samples: list[Sample],
-                shop: Path) -> tuple[list[Verification], list[Sample]]:
+    def _verify(self, adapter: Adapter, artifacts: Sequence[Artifact], samples: list[Sample], shop: Path,
+                checker: FreshProcess | None) -> tuple[list[Verification], list[Sample]]:
         if not samples:
             return [Verification(artifact.backend, None) for artifact in artifacts], samples
         with self.step('Checking in a fresh process'):
-            checks = [verify(artifact, samples, self.tolerance, self.device, shop / 'scratch') for artifact in artifacts]
+            checks = [verify(artifact, samples, self.tolerance, self.device, shop / 'scratch', checker) for artifact in artifacts]
         closer = second_look(adapter, samples, checks, self.tolerance, self.device, self.memory)
         if closer is None:
             return checks, samples

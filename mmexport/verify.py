@@ -2,9 +2,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from .checking.comparison import Comparison
 from .checking.main import EAGER, vacuous_outputs, verdict
 from .checking.samples import Sample, write_samples
 from .expected import NOISE, model_floors
+from .fresh import FreshProcess, waiting
 
 MAX_SAMPLE_BYTES = 50_000_000
 
@@ -51,21 +51,23 @@ def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) 
         floors=floors, tolerance=tolerance)]
 
 
-def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, device: torch.device, scratch: Path) -> Verification:
-    """Check `artifact` on all `samples` in a fresh Python with torch and numpy alone.
+def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, device: torch.device, scratch: Path,
+           started: FreshProcess | None = None) -> Verification:
+    """Check `artifact` on all `samples` in a fresh Python with torch and numpy alone, which may have been `started` before.
 
     A file that cannot be loaded, or that takes the process with it, is one that is not shown to be right.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     everything, answer = scratch / 'all_samples.npz', scratch / 'found.json'
     write_samples(everything, samples, _extra(samples, tolerance))
-    checker = Path(__file__).parent / 'checking'
-    child = subprocess.run([sys.executable, str(checker), str(artifact.folder), '--samples', str(everything), '--device', str(device),
-                            '--out', str(answer)], capture_output=True, text=True, check=False)
+    asked = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer)]
+    ready = started if started and started.unasked and started.backend == artifact.backend else None
+    with nullcontext(ready) if ready else waiting(artifact.backend, scratch) as process:
+        code, said = process.run(asked)
     everything.unlink()
     if not answer.is_file():
-        problem = (f'the process that checks {artifact.file.name} died with code {child.returncode}: '
-                   f'{(child.stderr.strip() or "(no message)").splitlines()[-1][:300]}')
+        problem = (f'the process that checks {artifact.file.name} died with code {code}: '
+                   f'{(said.strip() or "(no message)").splitlines()[-1][:300]}')
         row = Comparison('(all)', '(all)', EAGER, 'count', tolerance, problem=problem)
         return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}))
     found = json.loads(answer.read_text())

@@ -91,11 +91,32 @@ class _Rewriting:
         size = value.node.expr if isinstance(value, torch.SymInt) else None
         if size in self.sizes:
             return self.sizes[size]
+        if node.target is torch.ops.aten.sym_numel.default and size is not None:
+            return self._count(now[node.args[0]], value)  # type: ignore[index]
         copied = self.graph.node_copy(node, now.__getitem__)
         copied.target = target or copied.target
         if size is not None:
             self.sizes[size] = copied
         return copied
+
+    def _count(self, tensor: fx.Node, value: torch.SymInt) -> fx.Node:
+        """How many elements, as a product of sizes: formats have no operator for it, and one trace of the whole asks for none."""
+        count: Any = 1
+        for axis, size in enumerate(tensor.meta['val'].shape):
+            if isinstance(size, torch.SymInt) and size.node.expr not in self.sizes:
+                self.sizes[size.node.expr] = self._added(torch.ops.aten.sym_size.int, (tensor, axis), size)
+            factor: Any = self.sizes[size.node.expr] if isinstance(size, torch.SymInt) else size
+            if isinstance(count, int) and (count == 1 or isinstance(factor, int)):
+                count = factor if count == 1 else count * factor
+            else:
+                count = self._added(operator.mul, (count, factor), _value(count) * _value(factor))
+        self.sizes[value.node.expr] = count
+        return count  # type: ignore[no-any-return]
+
+    def _added(self, target: Callable[..., Any], args: tuple[Any, ...], value: Any) -> fx.Node:
+        added = self.graph.call_function(target, args)
+        added.meta['val'] = value
+        return added
 
     def _inlined(self, node: fx.Node, decomposition: Callable[..., Any]) -> Any:
         """The nodes that `decomposition` traces to, in the place of `node`."""
@@ -146,6 +167,10 @@ def _described(value: Any) -> str:
     if isinstance(value, Tensor):
         return f'{value.dtype} {value.device} {value.requires_grad} {tuple(value.shape)} {tuple(value.stride())} {value.storage_offset()}'
     return str(value)
+
+
+def _value(size: Any) -> Any:
+    return size.meta['val'] if isinstance(size, fx.Node) else size
 
 
 def _fakes(program: ExportedProgram) -> Any:

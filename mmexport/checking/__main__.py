@@ -18,6 +18,9 @@ def _as_package() -> None:
 
 if __name__ == '__main__':
     _as_package()
+    if sys.argv[1:2] == ['--wait-for']:
+        from checking.waiting import wait_and_check  # type: ignore[import-not-found]
+        sys.exit(wait_and_check(*sys.argv[2:]))
     from checking.options import parse  # type: ignore[import-not-found]
     parse()
     from checking.main import main  # type: ignore[import-not-found]

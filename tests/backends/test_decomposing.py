@@ -96,7 +96,12 @@ def narrow_keeps_its_dtype(self: Any, image: Tensor) -> Tensor:
     return half
 
 
-SAFE = [identity_is_written_to, written_twice, index_of_another_dtype, masked, several_answers]
+def length_is_left_open(self: Any, image: Tensor) -> Tensor:
+    """What mmseg's ACM does: to find the length, torch's decomposition asks how many elements there are."""
+    return self.conv(image).permute(0, 2, 3, 1).reshape(image.shape[0], -1, 2)
+
+
+SAFE = [length_is_left_open, identity_is_written_to, written_twice, index_of_another_dtype, masked, several_answers]
 UNSAFE = [view_is_used_after, part_is_written_to, input_is_written_to, narrow_keeps_its_dtype]
 
 
@@ -110,6 +115,7 @@ def test_the_same_as_eager_without_tracing_the_whole(function: Callable[..., Any
     called = {node.target for node in done.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
     assert not {target for target in called if target in table} - {torch.ops.aten.sym_size.int}
     assert not {target for target in called if target._schema.is_mutable}
+    assert torch.ops.aten.sym_numel.default not in called
     with torch.no_grad():
         found, expected = done.module()(image), module(image.clone())
     for one, other in zip(*([each] if isinstance(each, Tensor) else each for each in (found, expected)), strict=True):

@@ -17,6 +17,10 @@ SHAPE_OPS = frozenset({
     'Or', 'Floor', 'Ceil', 'ReduceProd', 'ReduceMin', 'ReduceMax', 'ReduceSum', 'Neg', 'Abs', 'Expand', 'Split', 'Transpose', 'If'})
 
 
+def ready() -> None:
+    quiet.onnxruntime()
+
+
 class Session:
     """An ONNX Runtime session on `device`, with the record of which operator runs where."""
 

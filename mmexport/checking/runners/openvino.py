@@ -13,6 +13,10 @@ from .. import quiet
 PLACE = ('mmexport', 'precision')
 
 
+def ready() -> None:
+    quiet.openvino()
+
+
 def load(file: Path, device: torch.device) -> Callable[..., Any]:
     if device.type != 'cpu':
         raise ValueError(f'OpenVINO runs on the CPU here, not on {device}')
