@@ -92,7 +92,7 @@ class _Rewriting:
         if size in self.sizes:
             return self.sizes[size]
         if node.target is torch.ops.aten.sym_numel.default and size is not None:
-            return self._count(now[node.args[0]], value)  # type: ignore[index]
+            return self._count(now[node.args[0]], value)  # type: ignore[index, arg-type]
         copied = self.graph.node_copy(node, now.__getitem__)
         copied.target = target or copied.target
         if size is not None:
