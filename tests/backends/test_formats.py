@@ -129,13 +129,16 @@ def test_a_size_that_the_model_itself_asks_for_is_refused() -> None:
         run(torch.ones(1, 3, 96, 90))
 
 
-def test_a_size_that_only_torch_asks_for_is_taken() -> None:
-    """One window in Swin's last stage; the program is made with several."""
+@pytest.mark.parametrize('attention', ['swin', 'twins'])
+def test_a_size_that_only_torch_asks_for_is_taken(attention: str) -> None:
+    """One window in the last stage, whole windows and padded ones; the program is made with several that are padded."""
     from mmseg.models.backbones.swin import ShiftWindowMSA
+    from mmseg.models.backbones.twins import LocallyGroupedSelfAttention
     with patched('auto'):
-        module = Windows(ShiftWindowMSA(8, 2, 7, shift_size=3).eval())
+        layer = ShiftWindowMSA(8, 2, 7, shift_size=3) if attention == 'swin' else LocallyGroupedSelfAttention(8, 2, window_size=7)
+        module = Windows(layer.eval())
         program = exported_program(module, torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
-    for size in ((2, 3, 64, 64), (1, 3, 500, 70)):
+    for size in ((2, 3, 64, 64), (1, 3, 500, 70), (2, 3, 448, 500), (1, 3, 448, 224)):
         image = torch.randn(size)
         with torch.no_grad():
             assert torch.allclose(program.module()(image), module(image), atol=1e-6)

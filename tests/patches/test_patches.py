@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,17 @@ from mmexport.patching import patched
 from tests.patches.comparing import ROUNDING, both, traced_once
 
 provide_mmcv_ext()
+
+
+class Shaped(nn.Module):
+    """Windowed attention on a picture: a size has to come from a tensor to be traced."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, image: Tensor) -> Any:
+        return self.layer(image.flatten(2).transpose(1, 2), (image.shape[2], image.shape[3]))
 
 
 @pytest.mark.parametrize('package', ['mmseg', 'mmdet'])
@@ -95,21 +107,28 @@ def test_shift_window_attention_equals_upstream(package: str, shift: int) -> Non
     layer = ShiftWindowMSA(embed_dims=16, num_heads=2, window_size=7, shift_size=shift).eval()
     nn.init.normal_(layer.w_msa.relative_position_bias_table)
 
-    class Shaped(nn.Module):
-        """A size has to come from a tensor to be traced."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = layer
-
-        def forward(self, image: Tensor) -> Tensor:
-            return self.layer(image.flatten(2).transpose(1, 2), (image.shape[2], image.shape[3]))
-
     # Traced at whole windows, where upstream's crop is not taken.
-    traced = traced_once('ShiftWindowMSA', Shaped(), (torch.randn(1, 16, 14, 21),))
+    shaped = Shaped(layer)
+    traced = traced_once('ShiftWindowMSA', shaped, (torch.randn(1, 16, 14, 21),))
     for shape in ((1, 16, 14, 21), (2, 16, 9, 16), (3, 16, 5, 22)):
         image = torch.randn(shape)
-        one, other = both('ShiftWindowMSA', lambda image=image: Shaped()(image))
+        one, other = both('ShiftWindowMSA', lambda image=image: shaped(image))
+        assert torch.equal(one, other)
+        with torch.no_grad():
+            assert float((traced(image) - one).abs().max()) <= ROUNDING
+
+
+def test_locally_grouped_attention_equals_upstream() -> None:
+    from mmseg.models.backbones.twins import LocallyGroupedSelfAttention
+    torch.manual_seed(0)
+    shaped = Shaped(LocallyGroupedSelfAttention(16, 2, qkv_bias=True, window_size=7).eval())
+    nn.init.normal_(shaped.layer.qkv.weight)
+    nn.init.normal_(shaped.layer.qkv.bias)
+    traced = traced_once('LocallyGroupedAttention', shaped, (torch.randn(1, 16, 9, 16),))
+    # Padded nowhere, in both directions, and in one: there upstream attends to the padding.
+    for shape in ((1, 16, 14, 21), (2, 16, 9, 16), (3, 16, 5, 21), (2, 16, 14, 9)):
+        image = torch.randn(shape)
+        one, other = both('LocallyGroupedAttention', lambda image=image: shaped(image))
         assert torch.equal(one, other)
         with torch.no_grad():
             assert float((traced(image) - one).abs().max()) <= ROUNDING
