@@ -32,7 +32,7 @@ try:
 except ImportError:  # mmcv-lite: nothing below runs a compiled op
     sys.modules['mmcv._ext'] = MagicMock()
 
-cfg = Config.fromfile({config!r})
+{cfg}
 init_default_scope({scope!r})
 cfg.model.pretrained = None
 torch.manual_seed(0)
@@ -52,7 +52,7 @@ inputs = ({inputs},)
 '''
 LOWER = {
     'torchscript': 'torch.jit.save(torch.jit.freeze(torch.jit.trace(Part().eval(), inputs, check_trace=False)), "part.pt")\n',
-    'onnx': 'torch.onnx.export(Part().eval(), inputs, "part.onnx", dynamo=True, opset_version=18)\n',
+    'onnx': 'torch.onnx.export({exported}, dynamo=True, opset_version=18)\n',
     'openvino': 'import openvino\n\nopenvino.convert_model({exported})\n',
     'aotinductor': 'torch._inductor.aoti_compile_and_package({exported})\n',
 }
@@ -81,7 +81,7 @@ def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> P
     package = {'mmseg': 'mmsegmentation', 'mmdet': 'mmdet'}.get(scope, scope)
     path = found.module.split(', call ')[0]
     text = HEAD.format(title=f'{found.cls}: {found.message}'.replace('\\', '/').replace('"""', "'''"), torch=torch.__version__,
-                       package=package, name=place.name, config=str(cfg.filename), scope=scope, path=path,
+                       package=package, name=place.name, cfg=_read(str(cfg.filename), scope), scope=scope, path=path,
                        names=', '.join(names), call=call, inputs=', '.join(map(_made, part.inputs)))
     exported = EXPORTED.format(dims=_dims(part))
     if found.stage == 'lowering':
@@ -104,6 +104,14 @@ def shows(place: Path) -> bool:
         except subprocess.TimeoutExpired:
             return False
     return done.returncode != 0
+
+
+def _read(config: str, scope: str) -> str:
+    """The lines that read `config`; one that the package brought is named by its place in there, which others have too."""
+    _, found, name = config.partition(f'/{scope}/.mim/configs/')
+    if not found:
+        return f'cfg = Config.fromfile({config!r})'
+    return f"import {scope}  # noqa: E402\n\ncfg = Config.fromfile(f'{{{scope}.__path__[0]}}/.mim/configs/{name}')"
 
 
 def _dims(part: Part) -> str:

@@ -44,7 +44,7 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
         yield '## What does not pass'
         yield ''
         for row in sorted(failed, key=lambda row: (row['config'], formats.index(row['backend']))):
-            yield f"* {row['config']}, {row['backend']}: {row['reason']}" + (f"; `{row['repro']}`" if row.get('repro') else '')
+            yield f"* {row['config']}, {row['backend']}: {row['reason']}"
             yield from (f'  {line.strip()}' for line in row.get('diagnosis', ()) if line.strip())
         yield ''
     for under in dict.fromkeys(json.dumps(row['under'], sort_keys=True) for row in rows):

@@ -62,12 +62,12 @@ def diagnosed(job: Job, row: dict[str, Any], weights: Path, repros: Path) -> dic
         exporter = Exporter(cfg, str(weights.with_suffix('.own.pth') if own else weights), folder, samples=False)
         with suppress(MMExportError):  # That it fails is known.
             exporter.run()
-        lines = [line for line in exporter.consultation.lines() if not line.strip().startswith('repro:')]
-        repro = Path(folder) / 'failed' / f'repro_{job.backend}.py'
+        repro, place = Path(folder) / 'failed' / f'repro_{job.backend}.py', repros / f'{job.name}_{job.backend}.py'
+        # The line of the repro says whether it fails alone, too.
+        lines = [line.replace(f'failed/{repro.name}', f'repros/{place.name}') for line in exporter.consultation.lines()]
         if not repro.is_file():
             return dict(diagnosis=lines)
         repros.mkdir(parents=True, exist_ok=True)
-        place = repros / f'{job.name}_{job.backend}.py'
         place.write_text(repro.read_text())
     return dict(diagnosis=lines, repro=f'repros/{place.name}')
 

@@ -128,7 +128,11 @@ def test_a_failed_row_comes_with_its_diagnosis_and_repro(tmp_path: Path, monkeyp
     assert row['traced'] == [64, 96]
     found = diagnosed(job, row, weights, tmp_path / 'repros')
     assert any('NonBottleneck1d' in line for line in found['diagnosis'])
-    assert (tmp_path / found['repro']).read_text().count('\n') < 40
+    repro = (tmp_path / found['repro']).read_text()
+    assert repro.count('\n') < 40
+    # It was run in a process of its own, where nothing is planted, and names the config as everybody has it.
+    assert any(f"repro: {found['repro']} (it does not fail" in line for line in found['diagnosis'])
+    assert "f'{mmseg.__path__[0]}/.mim/configs/erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py'" in repro
     under = dict(torch='2.13', commit='one')
     write([{**row, **found, 'under': under}], tmp_path / 'zoo.json', tmp_path / 'zoo.md')
     assert 'NonBottleneck1d' in (tmp_path / 'zoo.md').read_text()
