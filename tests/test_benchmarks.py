@@ -78,3 +78,21 @@ def test_verify_configs_summarises_reports(tmp_path: Path) -> None:
     assert row['passed']
     assert row['worst']['logits'] < 1e-4
     assert 'another size' in row['samples']
+
+
+def test_rows_of_a_sweep_join_the_recorded_ones(tmp_path: Path) -> None:
+    """The newer row of one config and format stays, and says nothing of where packages lay."""
+    row = dict(config='mmseg::a/b.py', backend='onnx', size=[64, 64], other=[96, 96], passed=True, reason=None, under=dict(commit='one'))
+    old = {**row, 'passed': False, 'reason': 'it broke', 'at': '2026-01-01 00:00:00'}
+    new = {**old, 'reason': "File '/home/me/lib/site-packages/mmseg/x.py'", 'repro': 'repros/r.py', 'at': '2026-01-02 00:00:00'}
+    other = {**row, 'backend': 'openvino', 'at': '2026-01-01 00:00:00'}
+    recorded, swept, doc = tmp_path / 'zoo.json', tmp_path / 'swept.json', tmp_path / 'zoo.md'
+    recorded.write_text(json.dumps([new, other]))
+    swept.write_text(json.dumps([old, {**new, 'under': dict(commit='two'), 'at': '2026-01-03 00:00:00'}]))
+    run('zoo.py', swept, '--recorded', recorded, '--doc', doc)
+    rows = {found['backend']: found for found in json.loads(recorded.read_text())}
+    assert rows['onnx']['under'] == dict(commit='two')
+    assert rows['onnx']['reason'] == "File 'mmseg/x.py'"
+    assert 'repro' not in rows['onnx']
+    assert rows['openvino']['passed']
+    assert '| onnx | 1 | 0 | 1 | 1 | 0 |' in doc.read_text()
