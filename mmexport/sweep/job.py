@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import sys
 import tempfile
 import time
@@ -10,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, LoweringError, MMExportError, first_line, last_line
@@ -128,5 +131,20 @@ def _own_size(cfg: Config) -> tuple[int, int] | None:
     return (int(size[0]), int(size[1])) if size else None
 
 
+def end_with_the_worker() -> None:
+    """A worker that is killed cannot end its job, which would go on beside the one that takes its place."""
+    worker = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == worker:
+            time.sleep(1)
+        # Of the job's own session, see `work`: the processes that it has started too.
+        os.killpg(0, signal.SIGKILL)
+
+    if os.getpgrp() == os.getpid():
+        Thread(target=watch, daemon=True).start()
+
+
 if __name__ == '__main__':
+    end_with_the_worker()
     sys.exit(main())

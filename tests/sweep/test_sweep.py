@@ -170,6 +170,21 @@ def test_a_process_that_takes_too_long_or_dies_is_a_row(tmp_path: Path) -> None:
     assert 'not done in' in row['reason']
 
 
+def test_a_job_and_what_it_started_end_with_a_worker_that_is_killed() -> None:
+    job = ('import subprocess, time; from mmexport.sweep.job import end_with_the_worker; end_with_the_worker(); '
+           'print(subprocess.Popen(["sleep", "600"]).pid, flush=True); time.sleep(600)')
+    worker = f'import subprocess, sys; subprocess.Popen([sys.executable, "-c", {job!r}], start_new_session=True).wait()'
+    with subprocess.Popen([sys.executable, '-c', worker], stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout
+        started = int(killed.stdout.readline())
+        killed.kill()
+        # Its end closes the last copy of the pipe.
+        assert killed.stdout.read() == ''
+    # A process of nobody's may stay in the table until somebody looks.
+    status = Path(f'/proc/{started}/status')
+    assert not status.is_file() or 'State:\tZ' in status.read_text()
+
+
 def test_a_crash_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
 
