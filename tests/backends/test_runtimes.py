@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 from mmexport import Exporter
+from mmexport.backends.aotinductor import AOTInductor
 from mmexport.backends.openvino import OpenVINO
-from mmexport.backends.program import silenced
+from mmexport.backends.program import exported_program, silenced
 from mmexport.backends.trtexec import trtexec_line
 from mmexport.checking import quiet
+from mmexport.patching import patched
 from tests.tiny import seeded, tiny
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +76,32 @@ def test_aotinductor_holds_at_sizes_that_it_never_saw(tmp_path: Path) -> None:
     assert {'traced', '161x97', 'batch 2'} <= {row.sample for row in report.checks[0].rows}
     # With torch alone, in a process of its own.
     subprocess.run([sys.executable, str(ROOT / 'tools' / 'verify.py'), str(tmp_path / 'aotinductor')], check=True, capture_output=True)
+
+
+class Tokens(nn.Module):
+    """A picture to SegFormer's attention; of the strides of (h + 1) * (w + 1) torch cannot say which is larger."""
+
+    def __init__(self) -> None:
+        from mmseg.models.backbones.mit import EfficientMultiheadAttention
+        super().__init__()
+        self.model, self.attention = nn.Conv2d(3, 8, 7, stride=4, padding=3), EfficientMultiheadAttention(8, 1, sr_ratio=2)
+
+    def forward(self, image: Tensor) -> Any:
+        grid = self.model(image)
+        return self.attention(grid.flatten(2).transpose(1, 2), (grid.shape[2], grid.shape[3]))
+
+
+@pytest.mark.slow
+def test_aotinductor_compiles_where_strides_cannot_be_compared(tmp_path: Path) -> None:
+    tokens = Tokens().eval()
+    with patched('auto'), silenced():
+        program = exported_program(tokens, torch.zeros(1, 3, 128, 128), ('batch', 'height', 'width'))  # type: ignore[arg-type]
+        AOTInductor().convert(program, tmp_path, ['answer'])
+    run = torch._inductor.aoti_load_package(str(tmp_path / AOTInductor.file))
+    for size in ((2, 3, 480, 544), (1, 3, 97, 131)):
+        image = torch.randn(size)
+        with torch.no_grad():
+            torch.testing.assert_close(run(image), tokens(image))
 
 
 class Padded(nn.Module):
