@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from types import ModuleType
 from typing import Any, ClassVar
 
-from .errors import PatchError
+from .errors import ConfigError, PatchError
 from .registry import PATCHES
 
 ABSENT = object()
@@ -76,8 +76,9 @@ def patched(patches: str | Sequence[Any] = 'auto', env: Environment | None = Non
         patches: ``'auto'`` (all registered), or a list of names, of config dicts and of `Patch` objects, which may hold ``'auto'``.
 
     Raises:
-        PatchError: a target does not exist in the installed version, a name is not registered, or none of the packages that a patch
-            is for is installed although it was asked for by name.
+        PatchError: a target does not exist in the installed version, or none of the packages that a patch is for is installed although it
+            was asked for by name.
+        ConfigError: a name is not registered.
     """
     env = env or Environment()
     named = {type(patch).__name__ for patch in resolve([item for item in _listed(patches) if item != 'auto'])}
@@ -98,7 +99,7 @@ def resolve(patches: str | Sequence[Any]) -> list[Patch]:
         else:
             spec = {'type': item} if isinstance(item, str) else dict(item)
             if spec.get('type') not in PATCHES.module_dict:
-                raise PatchError(f"export.patches names {spec.get('type')!r}, which is not registered; there are "
+                raise ConfigError(f"export.patches names {spec.get('type')!r}, which is not registered; there are "
                                  f"{', '.join(PATCHES.module_dict)}. A patch of your own: name its module in custom_imports")
             found[spec['type']] = PATCHES.build(spec)
     return list(found.values())
@@ -192,8 +193,8 @@ def _installed_at_all(package: str) -> bool:
 
 
 def _installed(package: str) -> str:
-    module = sys.modules.get(package)
-    return f'{package} {getattr(module, "__version__", "(not importable)")}'
+    version = getattr(sys.modules.get(package), '__version__', None)
+    return f'{package} {version}' if version else package
 
 
 def _copies(original: Any, home: ModuleType) -> list[tuple[ModuleType, str]]:

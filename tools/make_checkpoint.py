@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog='make_checkpoint', description=__doc__)
-    parser.add_argument('config')
+    parser.add_argument('config', help='of mmdet or mmseg')
     parser.add_argument('out', help='the .pth to write')
-    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--seed', type=int, default=0, help='of the random weights (0)')
     parser.add_argument('--cfg-options', nargs='+', default=[], metavar='K=V', help='override config values')
     parser.add_argument('--debug', action='store_true', help='show the trace behind an error')
     return parser.parse_args(argv)

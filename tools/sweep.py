@@ -12,12 +12,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--match', metavar='REGEX', help='every config whose name has it, instead of the smallest of each folder')
     parser.add_argument('--backend', nargs='+', default=['torchscript', 'onnx', 'torch_export', 'openvino'], metavar='NAME',
                         help="formats, or 'all' that are installed")
-    parser.add_argument('--size', nargs=2, type=int, default=(256, 256), metavar=('H', 'W'), help='traced size')
+    parser.add_argument('--size', nargs=2, type=int, default=(256, 256), metavar=('H', 'W'), help='traced size (256 256)')
     parser.add_argument('--out', required=True, metavar='DIR', help='gets done.sqlite, zoo.md, zoo.json and the seeded weights')
     parser.add_argument('--address', help="of a Ray cluster ('auto'); without it one is started here")
     parser.add_argument('--workers', type=int, help='how many jobs at once, one core each (all cores)')
-    parser.add_argument('--limit', type=float, default=1200, help='seconds for a job')
-    parser.add_argument('--memory', type=float, default=10, help='GB for a job')
+    parser.add_argument('--limit', type=float, default=1200, help='seconds for a job (1200)')
+    parser.add_argument('--memory', type=float, default=10, help='GB for a job (10)')
     parser.add_argument('--known', metavar='ZOO.json', help='rows of an earlier sweep, on whichever machine: what it did under the same '
                         'versions and commit is not done again')
     parser.add_argument('--again', action='store_true', help='do what failed once more; what ran out of time or memory is done again '

@@ -10,6 +10,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog='verify', description='Check a lowered file against its samples, with torch and numpy alone.')
     parser.add_argument('folder', type=Path, help='holds the file, manifest.json and samples.npz')
     parser.add_argument('--samples', type=Path, help='another samples file')
-    parser.add_argument('--device', default='cpu')
+    parser.add_argument('--device', default='cpu', help='where it runs: cpu, cuda, cuda:N (cpu)')
     parser.add_argument('--out', type=Path, help='write the findings as JSON instead of a table')
     return parser.parse_args(argv)

@@ -77,7 +77,7 @@ def _read_pickle(path: Path, trust: bool) -> Any:
                               '--trust-checkpoint') from exc
     except Exception as exc:
         raise CheckpointError(f'{path} cannot be read as a checkpoint (cut short, or another kind of file): '
-                              f'{_one_line(exc)}') from exc
+                              f'{type(exc).__name__}: {_one_line(exc)}') from exc
 
 
 def _refuse_foreign_zip(path: Path) -> None:

@@ -21,6 +21,8 @@ def audit(args: argparse.Namespace) -> int:
         raise InputError(f'--device {args.device}: expected cuda or cuda:N') from exc
     found = _of_script(args, device) if Path(args.model).suffix in ('.pt', '.ts', '.torchscript') else _of_config(args, device)
     print('\n'.join(found.lines()))
+    if args.fix:
+        print(f'{args.fix} is written')
     if args.json:
         Path(args.json).write_text(json.dumps(found.as_dict(), indent=2) + '\n')
     return 0 if found.clean else 1
