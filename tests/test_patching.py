@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mmexport.compat import provide_mmcv_ext
-from mmexport.errors import PatchError
+from mmexport.errors import ConfigError, PatchError
 from mmexport.patching import Environment, Patch, patched
 
 provide_mmcv_ext()
@@ -134,7 +134,7 @@ def test_check_gives_the_reason() -> None:
 
 
 def test_unknown_name_is_an_error() -> None:
-    with pytest.raises(PatchError, match='NoSuchPatch'), patched(['NoSuchPatch']):
+    with pytest.raises(ConfigError, match='NoSuchPatch'), patched(['NoSuchPatch']):
         pass
 
 
