@@ -16,6 +16,9 @@ SHAPE_OPS = frozenset({
     'Mod', 'Range', 'Reshape', 'Identity', 'Min', 'Max', 'Equal', 'Less', 'Greater', 'LessOrEqual', 'GreaterOrEqual', 'Where', 'Not', 'And',
     'Or', 'Floor', 'Ceil', 'ReduceProd', 'ReduceMin', 'ReduceMax', 'ReduceSum', 'Neg', 'Abs', 'Expand', 'Split', 'Transpose', 'If'})
 
+# TensorProto's numbers for float, float16, double and bfloat16.
+FLOATS = frozenset({1, 10, 11, 16})
+
 
 def ready() -> None:
     quiet.onnxruntime()
@@ -35,7 +38,7 @@ class Session:
             # TF32 keeps 10 bits of a float32's 23; parity is measured without it.
             wanted = [(CUDA, {'device_id': str(device.index or 0), 'use_tf32': '0'}), CPU]
         self.session = onnxruntime.InferenceSession(str(file), options, providers=wanted)
-        self.device = device
+        self.device, self.file = device, file
         if device.type == 'cuda' and CUDA not in self.session.get_providers():
             raise RuntimeError(f'ONNX Runtime did not take {CUDA} (it has {", ".join(self.session.get_providers())}): install '
                                'onnxruntime-gpu for this CUDA; it would have run on the CPU without a word')
@@ -45,10 +48,11 @@ class Session:
         record = getattr(self.session, 'get_provider_graph_assignment_info', None)
         if record is None and self.device.type == 'cuda':
             raise RuntimeError('this ONNX Runtime keeps no record of which operator runs where; install a newer onnxruntime-gpu')
-        self.placed = dict(assignment(record())) if record else {}
-        strays = sorted(self.placed.get(CPU, set()) - SHAPE_OPS) if self.device.type == 'cuda' else []
-        if strays:
-            raise RuntimeError(f'asked for on CUDA, these run on the CPU: {", ".join(strays[:8])}; another opset may have CUDA kernels for '
+        placed = assignment(record()) if record else {}
+        self.placed = {provider: {kind for _, kind in nodes} for provider, nodes in placed.items()}
+        found = strays(placed.get(CPU, ()), self.file) if self.device.type == 'cuda' else []
+        if found:
+            raise RuntimeError(f'asked for on CUDA, these run on the CPU: {", ".join(found[:8])}; another opset may have CUDA kernels for '
                                'them (GridSample: 16 to 19)')
 
     def __call__(self, image: Tensor) -> tuple[Tensor, ...]:
@@ -56,13 +60,34 @@ class Session:
         return tuple(torch.from_numpy(answer) for answer in answers)
 
 
-def assignment(record: Iterable[Any]) -> Iterable[tuple[str, set[str]]]:
-    """Provider -> operator types, from ONNX Runtime's own record."""
-    found: dict[str, set[str]] = {}
+def assignment(record: Iterable[Any]) -> dict[str, set[tuple[str, str]]]:
+    """Provider -> names and operator types of its nodes, from ONNX Runtime's own record."""
+    found: dict[str, set[tuple[str, str]]] = {}
     for part in record:
         nodes: Iterable[Any] = part.get_nodes()
-        found.setdefault(part.ep_name, set()).update(str(node.op_type) for node in nodes)
-    return found.items()
+        found.setdefault(part.ep_name, set()).update((str(node.name), str(node.op_type)) for node in nodes)
+    return found
+
+
+def strays(nodes: Iterable[tuple[str, str]], file: Path) -> list[str]:
+    """The types of operators among `nodes` that compute more than sizes."""
+    pictures = answering_pictures(file)
+    return sorted({kind for name, kind in nodes if kind not in SHAPE_OPS or name in pictures})
+
+
+def answering_pictures(file: Path) -> set[str]:
+    """Names of the nodes in `file` that answer with numbers in two or more axes: sizes are scalars and lists.
+
+    Empty without the package onnx, which a machine that only runs files need not have; then the operators' types alone are looked at.
+    """
+    try:
+        import onnx
+    except ImportError:
+        return set()
+    graph = onnx.load(str(file), load_external_data=False).graph
+    large = {value.name for value in (*graph.value_info, *graph.output)
+             if value.type.tensor_type.elem_type in FLOATS and len(value.type.tensor_type.shape.dim) > 1}
+    return {node.name for node in graph.node if large.intersection(node.output)}
 
 
 def load(file: Path, device: torch.device) -> Callable[..., Any]:
