@@ -108,27 +108,25 @@ def test_shift_window_attention_equals_upstream(package: str, shift: int) -> Non
     nn.init.normal_(layer.w_msa.relative_position_bias_table)
 
     # Traced at whole windows, where upstream's crop is not taken.
-    shaped = Shaped(layer)
-    traced = traced_once('ShiftWindowMSA', shaped, (torch.randn(1, 16, 14, 21),))
-    for shape in ((1, 16, 14, 21), (2, 16, 9, 16), (3, 16, 5, 22)):
-        image = torch.randn(shape)
-        one, other = both('ShiftWindowMSA', lambda image=image: shaped(image))
-        assert torch.equal(one, other)
-        with torch.no_grad():
-            assert float((traced(image) - one).abs().max()) <= ROUNDING
+    windows_equal_upstream('ShiftWindowMSA', layer, (14, 21), ((1, 16, 14, 21), (2, 16, 9, 16), (3, 16, 5, 22)))
 
 
 def test_locally_grouped_attention_equals_upstream() -> None:
     from mmseg.models.backbones.twins import LocallyGroupedSelfAttention
     torch.manual_seed(0)
-    shaped = Shaped(LocallyGroupedSelfAttention(16, 2, qkv_bias=True, window_size=7).eval())
-    nn.init.normal_(shaped.layer.qkv.weight)
-    nn.init.normal_(shaped.layer.qkv.bias)
-    traced = traced_once('LocallyGroupedAttention', shaped, (torch.randn(1, 16, 9, 16),))
+    layer = LocallyGroupedSelfAttention(16, 2, qkv_bias=True, window_size=7).eval()
+    nn.init.normal_(layer.qkv.weight)
+    nn.init.normal_(layer.qkv.bias)
     # Padded nowhere, in both directions, and in one: there upstream attends to the padding.
-    for shape in ((1, 16, 14, 21), (2, 16, 9, 16), (3, 16, 5, 21), (2, 16, 14, 9)):
+    windows_equal_upstream('LocallyGroupedAttention', layer, (9, 16), ((1, 16, 14, 21), (2, 16, 9, 16), (3, 16, 5, 21), (2, 16, 14, 9)))
+
+
+def windows_equal_upstream(patch: str, layer: nn.Module, traced_at: tuple[int, int], shapes: tuple[tuple[int, ...], ...]) -> None:
+    shaped = Shaped(layer)
+    traced = traced_once(patch, shaped, (torch.randn(1, 16, *traced_at),))
+    for shape in shapes:
         image = torch.randn(shape)
-        one, other = both('LocallyGroupedAttention', lambda image=image: shaped(image))
+        one, other = both(patch, lambda image=image: shaped(image))
         assert torch.equal(one, other)
         with torch.no_grad():
             assert float((traced(image) - one).abs().max()) <= ROUNDING
