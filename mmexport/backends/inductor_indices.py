@@ -1,0 +1,89 @@
+"""Where Inductor's arithmetic of open sizes gives up, or comes to no end, it is helped on; what it computes stays the same."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sympy
+
+
+@contextmanager
+def helped_on() -> Iterator[None]:
+    with undecided_is_false(), sums_multiplied_out():
+        yield
+
+
+@contextmanager
+def undecided_is_false() -> Iterator[None]:
+    """Let a comparison of two strides that torch cannot decide be false, as its caller has it for all others.
+
+    Of sizes like (a + 1) * (b + 1) sympy's remainder has a division in it, for which torch knows no range and raises ValueRangeError,
+    though what it asks is only whether a layout may stay as it is; "no" makes it copy. SegFormer's sizes are such. Checked on torch 2.13.0
+    (``_inductor/ir.py``, ``Layout._stride_expr_ge_or_false``); where there is no such method, nothing is changed.
+    """
+    from torch._inductor.ir import Layout
+    from torch.utils._sympy.value_ranges import ValueRangeError
+    original = vars(Layout).get('_stride_expr_ge_or_false')
+    if original is None:
+        yield
+        return
+
+    def decided(left: Any, right: Any) -> bool:
+        try:
+            return bool(original.__func__(left, right))
+        except ValueRangeError:
+            return False
+
+    Layout._stride_expr_ge_or_false = staticmethod(decided)  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        Layout._stride_expr_ge_or_false = original  # type: ignore[method-assign]
+
+
+@contextmanager
+def sums_multiplied_out() -> Iterator[None]:
+    """Let Inductor simplify the index of a memory access by `multiplied_out` and not by ``sympy.simplify``.
+
+    It asks by which stride an index grows with a loop's variable, to choose the loop that it vectorizes. In Swin's windows an index is a
+    sum of remainders of rolled and padded positions, on which sympy tries all that it knows for minutes: one index took more than 60 s,
+    and the whole model did not compile in 2400 s. Checked on torch 2.13.0 (``_inductor/sizevars.py``, ``stride_at`` and
+    ``simplify_index_in_vec_range``).
+    """
+    from torch._inductor import sizevars
+    original = sizevars.sympy
+    sizevars.sympy = _Sympy()  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sizevars.sympy = original
+
+
+def multiplied_out(expression: sympy.Basic) -> sympy.Basic:
+    """`expression` as a sum of products, in which whatever is neither a sum nor a product (a floor, a remainder) is an unknown.
+
+    That is enough for a difference of two indices to become 0, 1 or the stride that it is, and costs no search.
+    """
+    if not isinstance(expression, sympy.Expr):
+        return sympy.simplify(expression)
+    unknowns: dict[sympy.Expr, sympy.Dummy] = {}
+    polynomial = sympy.expand(_polynomial(expression, unknowns))
+    return polynomial.xreplace({unknown: meant for meant, unknown in unknowns.items()})
+
+
+def _polynomial(expression: sympy.Expr, unknowns: dict[sympy.Expr, sympy.Dummy]) -> sympy.Expr:
+    if isinstance(expression, (sympy.Add, sympy.Mul)):
+        return expression.func(*[_polynomial(part, unknowns) for part in expression.args])
+    if expression.is_Number or expression.is_Symbol:
+        return expression
+    return unknowns.setdefault(expression, sympy.Dummy(integer=expression.is_integer))
+
+
+class _Sympy:
+    """The package with another `simplify`."""
+
+    simplify = staticmethod(multiplied_out)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sympy, name)
