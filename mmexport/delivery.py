@@ -23,16 +23,16 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
     kill never leaves one run's file under another run's report.
     """
     # A file whose decisions disagree with the model's own post-processing is as wrong as one whose numbers do.
-    agreed = all(pipeline.passed is not False for pipeline in report.pipelines)
+    disagree = {pipeline.backend for pipeline in report.pipelines if pipeline.passed is False}
     made = report.artifacts
     for artifact in made:
         _refuse_what_was_changed(artifact)
         if keep:
             keep_samples(artifact, samples, report.tolerance)
-    roots = [_root(report.work_dir, check.passed is not False and agreed) for check in report.checks]
+    roots = [_root(report.work_dir, check.passed is not False and check.backend not in disagree) for check in report.checks]
     report = replace(report, artifacts=tuple(
         Artifact(artifact.backend, root / artifact.backend / artifact.file.name,
-                 artifact.write_manifest(verified=check.passed and agreed if check.passed is not None else None))
+                 artifact.write_manifest(verified=check.passed and check.backend not in disagree if check.passed is not None else None))
         for artifact, root, check in zip(made, roots, report.checks, strict=True)))
     for artifact, root in zip(made, roots, strict=True):
         write_json(artifact.folder / REPORT, report.as_dict())

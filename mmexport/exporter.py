@@ -14,7 +14,6 @@ from .adapters import Adapter, build_adapter
 from .adapters.base import InputGuard
 from .artifact import Artifact, workshop
 from .backends import Backend, build_backend
-from .checking.reduced import FULL
 from .checking.samples import Sample
 from .checkpoint import LoadReport
 from .config import export_section
@@ -23,20 +22,20 @@ from .device import Audit, mended
 from .device.outside import stop_gradients
 from .diagnosis import Consultation
 from .errors import ConfigError
-from .expected import PHOTOGRAPH, Memory, expect, second_look, typical_seconds, with_patched
-from .fresh import FreshProcess, waiting
+from .expected import PHOTOGRAPH, Memory, expect, typical_seconds, with_patched
+from .fresh import waiting
 from .inputs import make_inputs, traced_shape
 from .lowering import lower_all, none_was_made
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
 from .patching import Applied, Environment, patched
 from .photograph import Photograph, read_photograph
-from .pipeline import PipelineCheck, check_pipeline
 from .precision import exact_arithmetic
 from .progress import Progress
+from .proof import Proof
 from .report import Report
 from .screening import eager_in_words, screened, stop_where_it_would_fail
-from .verify import Verification, patched_rows, verify
+from .verify import patched_rows
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -116,14 +115,15 @@ class Exporter:
                 checker = until_checked.enter_context(waiting(self.backends[0].name, shop / 'scratch')) if samples else None
                 artifacts, failures = lower_all(self.backends, partial(self._lower, shop, applied), adapter, images['traced'],
                                                 self.consultation)
-            checks, samples = self._verify(adapter, artifacts, samples, shop, checker)
+            proof = Proof(adapter, self.tolerance, self.device, self.memory, self.step)
+            checks, samples = proof.verify(artifacts, samples, shop / 'scratch', checker)
             self.consultation.on_parity(self.backends, adapter, samples, checks)
-            pipelines = [self._pipeline(adapter, artifact, photograph, check) for artifact, check in zip(artifacts, checks, strict=True)]
+            pipelines = tuple(proof.pipelines(self.backends, artifacts, checks, photograph))
             report = Report(
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
                 stages=tuple(self._stages(adapter, samples)), checks=tuple(checks),
-                pipelines=tuple(row for row in pipelines if row), floors={s.name: dict(s.floors) for s in samples},
+                pipelines=pipelines, floors={s.name: dict(s.floors) for s in samples},
                 failures={name: str(error) for name, error in failures.items()},
                 diagnoses=tuple(self.consultation.found), eager_s=eager_s, audit=audit, tolerance=self.tolerance,
                 seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir)
@@ -181,28 +181,6 @@ class Exporter:
                             self.checkpoint)
         with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}'):
             return backend.lower(adapter, example, shop / backend.name, manifest)
-
-    def _verify(self, adapter: Adapter, artifacts: Sequence[Artifact], samples: list[Sample], shop: Path,
-                checker: FreshProcess | None) -> tuple[list[Verification], list[Sample]]:
-        if not samples:
-            return [Verification(artifact.backend, None) for artifact in artifacts], samples
-        with self.step('Checking in a fresh process'):
-            checks = [verify(artifact, samples, self.tolerance, self.device, shop / 'scratch', checker) for artifact in artifacts]
-        closer = second_look(adapter, samples, checks, self.tolerance, self.device, self.memory)
-        if closer is None:
-            return checks, samples
-        with self.step('Checking again, with the floors of a closer look'):
-            return [verify(artifact, closer, self.tolerance, self.device, shop / 'scratch') for artifact in artifacts], closer
-
-    def _pipeline(self, adapter: Adapter, artifact: Artifact, photograph: Photograph | None, check: Verification) -> PipelineCheck | None:
-        if photograph is None:
-            return None
-        if check.passed is False:
-            # It may not even load, and a file that is wrong needs no second witness.
-            return PipelineCheck(skipped=f'{artifact.backend} failed its check')
-        with self.step("Running the config's own test pipeline and test_step"):
-            backend = next(backend for backend in self.backends if backend.name == artifact.backend)
-            return check_pipeline(adapter, backend.load(artifact, self.device), photograph, artifact.manifest.get('precision', FULL))
 
     def _stages(self, adapter: Adapter, samples: list[Sample]) -> list[Any]:
         return patched_rows(adapter, samples, self.tolerance) if samples else []

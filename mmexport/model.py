@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 # What brings a scope's registry, for the message of a type that nobody has.
 PACKAGES = {'mmdet': 'pip install mmdet', 'mmseg': 'pip install mmsegmentation', 'mmpretrain': 'pip install mmpretrain',
             'mmcls': 'pip install mmpretrain', 'mmpose': 'pip install mmpose', 'mmaction': 'pip install mmaction2'}
-# What can change a result beside torch and mmcv; the last line is what a file goes through after torch.
-VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'numpy',
-             'onnx', 'onnxscript', 'onnxruntime', 'openvino', 'torch_tensorrt')
+# What can change a result beside torch, mmcv and what a file goes through after torch.
+VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'numpy')
 
 
 @dataclass(frozen=True)
@@ -148,9 +147,10 @@ def versions() -> dict[str, Any]:
     """Versions of everything that can change a result, for manifests and reports."""
     import platform
 
+    from .backends.base import format_packages
     from .compat.packages import installed_version, mmcv_distribution
     found: dict[str, Any] = {'python': platform.python_version(), 'torch': torch.__version__, 'mmcv_ops': provide_mmcv_ext()}
     name, version = mmcv_distribution()
     found[name] = version
-    found.update({package: its for package in VERSIONED if (its := installed_version(package))})
+    found.update({package: its for package in (*VERSIONED, *format_packages()) if (its := installed_version(package))})
     return found

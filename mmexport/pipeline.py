@@ -25,6 +25,7 @@ from .randomness import drawn_alike
 class PipelineCheck:
     """Artifact against ``test_step`` on one photograph, cropped to what is picture; or why that was not run."""
 
+    backend: str
     agreement: float = 0.0
     threshold: float = 1.0
     padded: tuple[int, int] = (0, 0)
@@ -49,12 +50,13 @@ class PipelineCheck:
         return {**asdict(self), 'passed': self.passed, 'reason': self.reason}
 
 
-def check_pipeline(adapter: Adapter, artifact: Callable[[Tensor], Any], photograph: Photograph, precision: str = FULL) -> PipelineCheck:
+def check_pipeline(backend: str, adapter: Adapter, artifact: Callable[[Tensor], Any], photograph: Photograph,
+                   precision: str = FULL) -> PipelineCheck:
     """Compare the artifact's decisions on the photograph with those of the model's own ``test_step``."""
     if adapter.outputs != 'final':
-        return PipelineCheck(skipped='raw outputs hold no decisions')
+        return PipelineCheck(backend, skipped='raw outputs hold no decisions')
     if photograph.packed is None:
-        return PipelineCheck(skipped=photograph.reason)
+        return PipelineCheck(backend, skipped=photograph.reason)
     image, (height, width) = photograph.image, photograph.img_shape
     padded = (image.shape[2] - height, image.shape[3] - width)
     with torch.no_grad():
@@ -67,7 +69,7 @@ def check_pipeline(adapter: Adapter, artifact: Callable[[Tensor], Any], photogra
         excused = adapter.padding_decides(raw, image, height, width) if any(padded) else None
     shares = _agreements(wanted, found, evidence, height, width, excused)
     threshold = REDUCED[precision].agreement if precision != FULL else 1.0
-    return PipelineCheck(min(shares), threshold, padded, tuple(image.shape))
+    return PipelineCheck(backend, min(shares), threshold, padded, tuple(image.shape))
 
 
 def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:

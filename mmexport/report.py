@@ -60,7 +60,7 @@ class Report:
         found += [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
         if any(not row.passed for check in self.checks for row in check.rows if row.stage == EAGER):
             found += [self.place_of_fault]
-        return found + [f'test pipeline: {pipeline.reason}' for pipeline in self.pipelines if pipeline.passed is False]
+        return found + [f'{pipeline.backend}, test pipeline: {pipeline.reason}' for pipeline in self.pipelines if pipeline.passed is False]
 
     @property
     def time_by_kind(self) -> dict[str, float]:
@@ -107,7 +107,7 @@ class Report:
         yield from (note for row in self.applied if (note := row.untried(self.versions)))
         for artifact, check in zip(self.artifacts, self.checks, strict=True):
             yield from self._artifact_lines(artifact, check)
-        yield from dict.fromkeys(f'test pipeline and test_step: {pipeline.summary}' for pipeline in self.pipelines)
+        yield from self._pipelines()
         yield ''
         yield from self._formats()
         yield 'time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in self.time_by_kind.items())
@@ -115,6 +115,13 @@ class Report:
         yield f"{verdict}: {self.work_dir / 'failed' if self.passed is False else self.work_dir}"
         yield from (f'  {reason}' for reason in self.reasons)
         yield from (line for row in self.diagnoses for line in row.lines())
+
+    def _pipelines(self) -> Iterator[str]:
+        """A line for all formats of which the same is to be said."""
+        summaries = list(dict.fromkeys(pipeline.summary for pipeline in self.pipelines))
+        for summary in summaries:
+            whose = ', '.join(pipeline.backend for pipeline in self.pipelines if pipeline.summary == summary)
+            yield f"test pipeline and test_step{f' ({whose})' if len(summaries) > 1 else ''}: {summary}"
 
     def _formats(self) -> Iterator[str]:
         """One line a format: size, parity, the time of a call of its own and over eager's, where it was checked."""
@@ -131,11 +138,10 @@ class Report:
     def _artifact_lines(self, artifact: Artifact, check: Verification) -> Iterator[str]:
         yield ''
         yield f"{artifact.backend}: {artifact.file} ({artifact.manifest['bytes'] / 1e6:.1f} MB)"
-        fused = artifact.manifest.get('torchscript', {}).get('fused')
-        if fused:
+        facts = artifact.manifest.get(artifact.backend, {})
+        if fused := facts.get('fused'):
             yield (f"  conv+bn folded {fused['conv_bn_folded']}, linear layers joined {fused['linear_layers_joined']}, "
                    f"nodes {fused['nodes_before']} -> {fused['nodes_after']}")
-        facts = artifact.manifest.get(artifact.backend, {})
         if 'compile_s' in facts:
             yield f"  compiled in {facts['compile_s']:.0f} s"
         for op, form in facts.get('sampling', {}).items():

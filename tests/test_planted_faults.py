@@ -190,7 +190,7 @@ def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: 
 def test_a_file_that_disagrees_with_test_step_is_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                                photograph_file: Path) -> None:
     from mmexport.pipeline import PipelineCheck
-    monkeypatch.setattr('mmexport.exporter.check_pipeline', lambda *args: PipelineCheck(0.5, 1.0, (0, 0), (1, 3, 128, 160)))
+    monkeypatch.setattr('mmexport.proof.check_pipeline', lambda *args: PipelineCheck('torchscript', 0.5, 1.0, (0, 0), (1, 3, 128, 160)))
     cfg = tiny('segformer_b0', inputs=dict(image=str(photograph_file)))
     cfg.test_dataloader.dataset.pipeline[1].scale = (160, 128)
     report = Exporter(cfg, model=seeded('segformer_b0'), work_dir=tmp_path).run()

@@ -29,6 +29,7 @@ class AOTInductor(ProgramBackend):
 
     name = 'aotinductor'
     file = 'model.pt2'
+    repro = 'torch._inductor.aoti_compile_and_package({exported})\n'
 
     def __init__(self, options: dict[str, Any] | None = None) -> None:
         self.options = dict(options or {})

@@ -21,6 +21,13 @@ class Backend:
     """Lowers an adapter to one file. `name` is the folder under the work dir and the word on the command line."""
 
     name: ClassVar[str]
+    # The packages that a graph goes through after torch, the runtime first.
+    packages: ClassVar[tuple[str, ...]] = ()
+    # Source code for an upstream issue: what lowers a `Part`, and the form halfway, which can be run. `{exported}` is a program of it.
+    repro: ClassVar[str] = '{exported}\n'
+    repro_halfway: ClassVar[str] = '{exported}.module()'
+    # Whether it runs the model once and writes down what happened; a tracer warns of what it turns into a number.
+    traces: ClassVar[bool] = False
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
         """Write the file into `folder`; `adapter` is patched and in eval mode.
@@ -105,6 +112,16 @@ def named_backends(words: Sequence[str]) -> list[str]:
     """``all`` is what is installed; a word beside it that is missing stays, and is an error for `build_backend`."""
     found = installed_backends() if 'all' in words else []
     return [*found, *(word for word in words if word != 'all' and word not in found)]
+
+
+def format_packages() -> list[str]:
+    """Of every format, installed or not: what can change a file beside torch."""
+    return list(dict.fromkeys(package for cls in BACKENDS.module_dict.values() for package in cls.packages))
+
+
+def backend_class(word: str) -> type[Backend]:
+    """The class that a word of the command line, and a manifest, stand for."""
+    return BACKENDS.module_dict[_words()[word]]  # type: ignore[no-any-return]
 
 
 def _words() -> dict[str, str]:

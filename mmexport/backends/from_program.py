@@ -30,8 +30,6 @@ class ProgramBackend(Backend):
     """
 
     file: ClassVar[str]
-    # The packages that a graph goes through after torch, the runtime first.
-    packages: ClassVar[tuple[str, ...]] = ()
     forms: ClassVar[dict[str, str]] = {}
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:

@@ -49,6 +49,7 @@ class ONNX(ProgramBackend):
     name = 'onnx'
     file = 'model.onnx'
     packages = ('onnxruntime', 'onnx', 'onnxscript')
+    repro = 'torch.onnx.export({exported}, dynamo=True, opset_version=18)\n'
     forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
 
     def __init__(self, opset: int = OPSET, dynamo: bool = True, simplify: bool = False, precision: str = 'fp32') -> None:

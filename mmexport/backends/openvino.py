@@ -39,6 +39,7 @@ class OpenVINO(ProgramBackend):
     name = 'openvino'
     file = 'model.xml'
     packages = ('openvino',)
+    repro = 'import openvino\n\nopenvino.convert_model({exported})\n'
     forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
 
     def __init__(self, precision: str = 'fp32') -> None:

@@ -23,6 +23,9 @@ from .graph import count_kinds, device_literals, dtype_literals, follow_input_de
 INSIDE = 'manifest.json'
 FILE = 'model.pt'
 
+# Of a repro.
+TRACED = 'torch.jit.trace(Part().eval(), inputs, check_trace=False)'
+
 
 @BACKENDS.register_module()
 class TorchScript(Backend):
@@ -38,6 +41,9 @@ class TorchScript(Backend):
     """
 
     name = 'torchscript'
+    repro = f'torch.jit.save(torch.jit.freeze({TRACED}), "part.pt")\n'
+    repro_halfway = TRACED
+    traces = True
 
     def __init__(self, optimize_numerics: bool = True) -> None:
         self.optimize_numerics = optimize_numerics

@@ -162,7 +162,7 @@ def differs(right: Sequence[Tensor], found: Sequence[Tensor], tolerance: float, 
 def _warned(backend: Backend, adapter: Adapter, example: Tensor, module: nn.Module) -> tuple[tuple[str, int] | None, str]:
     """The line of `module` about which a tracer warns that it turns a tensor into a number, and its words."""
     lines = class_lines(module)
-    if backend.name != 'torchscript' or lines is None:
+    if not backend.traces or lines is None:
         return None, ''
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter('always')

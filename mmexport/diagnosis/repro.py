@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 
+from ..backends.base import backend_class
 from .finding import Diagnosis
 from .parts import Part
 
@@ -50,14 +51,7 @@ class Part(torch.nn.Module):
 
 inputs = ({inputs},)
 '''
-LOWER = {
-    'torchscript': 'torch.jit.save(torch.jit.freeze(torch.jit.trace(Part().eval(), inputs, check_trace=False)), "part.pt")\n',
-    'onnx': 'torch.onnx.export({exported}, dynamo=True, opset_version=18)\n',
-    'openvino': 'import openvino\n\nopenvino.convert_model({exported})\n',
-    'aotinductor': 'torch._inductor.aoti_compile_and_package({exported})\n',
-}
 EXPORTED = 'torch.export.export(Part().eval(), inputs, dynamic_shapes={dims}, strict=False)'
-TRACED = 'torch.jit.trace(Part().eval(), inputs, check_trace=False)'
 # What a form makes of another picture's tensors: refuses them, or computes something else.
 COMPARE = '''others = ({others},)
 form = {form}
@@ -84,11 +78,11 @@ def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> P
                        package=package, name=place.name, cfg=_read(str(cfg.filename), scope), scope=scope, path=path,
                        names=', '.join(names), call=call, inputs=', '.join(map(_made, part.inputs)))
     exported = EXPORTED.format(dims=_dims(part))
+    backend = backend_class(found.backend)
     if found.stage == 'lowering':
-        text += LOWER.get(found.backend, '{exported}\n').format(exported=exported)
+        text += backend.repro.format(exported=exported)
     else:
-        form = TRACED if found.backend == 'torchscript' else f'{exported}.module()'
-        text += COMPARE.format(others=', '.join(map(_made, part.others)), form=form)
+        text += COMPARE.format(others=', '.join(map(_made, part.others)), form=backend.repro_halfway.format(exported=exported))
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text)
     return place

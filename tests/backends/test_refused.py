@@ -13,6 +13,7 @@ from mmexport.backends.onnx_convert import converted
 from mmexport.errors import LoweringError
 from mmexport.inputs import picture
 from mmexport.patching import patched
+from mmexport.pipeline import PipelineCheck
 from tests.tiny import SHAPE, seeded, tiny
 
 AXES = ('batch', 'height', 'width')
@@ -28,6 +29,18 @@ def test_a_file_that_nobody_can_read_costs_no_other(tmp_path: Path, monkeypatch:
     assert [row.passed for row in found.pipelines] == [None, True]
     assert (tmp_path / 'torchscript' / 'model.pt').is_file()
     assert (tmp_path / 'failed' / 'onnx').is_dir()
+
+
+def test_a_file_that_disagrees_with_test_step_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                            photograph_file: Path) -> None:
+    monkeypatch.setattr('mmexport.proof.check_pipeline', lambda backend, *args: PipelineCheck(backend, 0.5 if backend == 'onnx' else 1.0))
+    cfg = tiny('fcn', backends=['onnx', 'torchscript'], outputs='final', inputs=dict(image=str(photograph_file)))
+    found = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
+    assert found.reasons == ['onnx, test pipeline: 50.00% agrees with test_step, 100.00% must']
+    assert (tmp_path / 'torchscript' / 'model.pt').is_file()
+    assert (tmp_path / 'failed' / 'onnx').is_dir()
+    assert not (tmp_path / 'onnx').exists()
+    assert [line for line in found.lines() if 'test_step (onnx): 50.000% agrees (FAIL)' in line]
 
 
 def test_a_converter_that_breaks_in_its_own_way_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
