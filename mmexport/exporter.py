@@ -24,7 +24,7 @@ from .diagnosis import Consultation
 from .errors import ConfigError
 from .expected import PHOTOGRAPH, Memory, expect, typical_seconds, with_patched
 from .fresh import waiting
-from .inputs import make_inputs, traced_shape
+from .inputs import make_inputs, other_shapes, traced_shape
 from .lowering import lower_all, none_was_made
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
@@ -97,6 +97,8 @@ class Exporter:
 
     def _run(self) -> Report:
         self.consultation.found.clear()
+        # Sizes that cannot be are refused before minutes go into the model.
+        other_shapes(self.shape, self.section)
         self.model, self.fit = self._load()
         adapter = self.adapter = self._adapt(self.model)
         images, photograph = self._inputs(adapter)

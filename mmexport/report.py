@@ -118,6 +118,8 @@ class Report:
 
     def _pipelines(self) -> Iterator[str]:
         """A line for all formats of which the same is to be said."""
+        if not self.pipelines and any(check.found for check in self.checks):
+            yield 'test pipeline and test_step: not run: no picture was given (--image)'
         summaries = list(dict.fromkeys(pipeline.summary for pipeline in self.pipelines))
         for summary in summaries:
             whose = ', '.join(pipeline.backend for pipeline in self.pipelines if pipeline.summary == summary)
