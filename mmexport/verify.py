@@ -38,6 +38,11 @@ class Verification:
         return None if self.found is None else verdict(dict(self.found))
 
     @property
+    def died(self) -> bool:
+        """Whether the file took the process with it: whoever loads it next goes the same way."""
+        return bool(self.found and self.found.get('died'))
+
+    @property
     def passed(self) -> bool | None:
         return None if self.found is None else self.reason is None
 
@@ -69,7 +74,7 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
         problem = (f'the process that checks {artifact.file.name} died with code {code}: '
                    f'{(said.strip() or "(no message)").splitlines()[-1][:300]}')
         row = Comparison('(all)', '(all)', EAGER, 'count', tolerance, problem=problem)
-        return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}))
+        return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}, died=True))
     found = json.loads(answer.read_text())
     answer.unlink()
     return Verification(artifact.backend, found)

@@ -20,7 +20,7 @@ from .base import Run, name_of
 from .from_program import ProgramBackend
 from .onnx_convert import converted
 from .onnx_graph import input_names, name_axes, nodes
-from .onnx_half import halved
+from .onnx_half import ON_CPU, halved
 from .program import AXIS, silenced
 from .trtexec import trtexec_line
 
@@ -124,6 +124,8 @@ class ONNX(ProgramBackend):
         manifest[self.name].update(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', domains=domains,
                                    dynamo=self.dynamo, simplified=self.simplify, float32=kept, nodes=sum(1 for _ in nodes(proto)),
                                    trtexec=trtexec_line(self.file, image['traced'], image['dynamic']) if 'traced' in image else None)
+        if kept is not None:
+            manifest[self.name]['session'] = ON_CPU
         self._save(proto, folder / self.file, manifest)
         return manifest
 

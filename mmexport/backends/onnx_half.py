@@ -8,6 +8,9 @@ KEPT_OPS = ('LayerNormalization', 'InstanceNormalization', 'GroupNormalization',
             'ReduceMean', 'ReduceSum', 'ReduceLogSumExp', 'GridSample')
 # Behind these, what reaches a sampling place is a feature and no longer a place.
 PROJECTIONS = ('MatMul', 'Gemm', 'Conv')
+# How it is checked there, and must be run there.
+ON_CPU = ('on a CPU with graph_optimization_level = ORT_ENABLE_EXTENDED: the level above ends the process of ONNX Runtime '
+          '(1.24 and 1.25 as reported, 1.31 as seen) on some graphs in float16: microsoft/onnxruntime#28392')
 
 
 def halved(proto: Any) -> tuple[Any, dict[str, Any]]:

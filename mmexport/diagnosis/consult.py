@@ -70,7 +70,10 @@ class Consultation:
         for check in failed:
             backend = next(backend for backend in backends if backend.name == check.backend)
             wrong = next((row for row in check.rows if row.stage == EAGER and not row.passed), None)
-            if wrong:
+            if wrong and check.died:
+                said = f'{wrong.problem}; it is not looked into, for it would end this process too'
+                self.found.append(finding(backend.name, 'file', None, adapter, said))
+            elif wrong:
                 with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches():
                     self._keep(*self._where(backend, adapter, samples, wrong))
 

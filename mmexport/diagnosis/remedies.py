@@ -15,6 +15,8 @@ class Remedy(NamedTuple):
 
 
 REMEDIES = (
+    Remedy('a crash of the runtime', 'take another version of it, or leave its last optimizations out, and report it there with the file; '
+           'code -9 is the system, for want of memory', message=r'died with code'),
     Remedy('in-place on the input', 'the next user of that tensor gets something else: write x = x * 2 instead of x *= 2, or clone first',
            message=r'writes into its input'),
     Remedy('.item()', 'keep the value a tensor: torch.where instead of if, arithmetic with the 0-dimensional tensor itself',

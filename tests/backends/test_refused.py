@@ -43,6 +43,17 @@ def test_a_file_that_disagrees_with_test_step_costs_no_other(tmp_path: Path, mon
     assert [line for line in found.lines() if 'test_step (onnx): 50.000% agrees (FAIL)' in line]
 
 
+def test_a_file_that_takes_its_process_with_it_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not to look for the module either, which would cost the user the report."""
+    monkeypatch.setattr('mmexport.fresh.FreshProcess.run', lambda self, arguments: (-11, 'Fatal Python error: Segmentation fault'))
+    monkeypatch.setattr('mmexport.backends.base.load', lambda *args: pytest.fail('it was loaded'))
+    found = Exporter(tiny('fcn', backends=['onnx'], outputs='raw'), work_dir=tmp_path, model=seeded('fcn')).run()
+    assert found.passed is False
+    assert 'died with code -11' in found.reasons[0]
+    assert found.diagnoses[0].cause == 'a crash of the runtime'
+    assert (tmp_path / 'failed' / 'onnx' / 'report.json').is_file()
+
+
 def test_a_converter_that_breaks_in_its_own_way_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mmexport.backends.torchscript import TorchScript
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,10 @@ class Session:
         options.log_severity_level = 3
         options.intra_op_num_threads = torch.get_num_threads()
         options.add_session_config_entry('session.record_ep_graph_assignment_info', '1')
+        if in_half(file):
+            # Its last step, a layout of convolutions, ends the process on a Transpose before a MatMul in float16
+            # (microsoft/onnxruntime#28392; 1.31.1 has it too).
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         wanted: list[Any] = [CPU]
         if device.type == 'cuda':
             # TF32 keeps 10 bits of a float32's 23; parity is measured without it.
@@ -58,6 +63,12 @@ class Session:
     def __call__(self, image: Tensor) -> tuple[Tensor, ...]:
         answers = self.session.run(None, {self.session.get_inputs()[0].name: image.cpu().numpy()})
         return tuple(torch.from_numpy(answer) for answer in answers)
+
+
+def in_half(file: Path) -> bool:
+    """Whether the manifest beside `file` says that it computes in float16."""
+    manifest = file.with_name('manifest.json')
+    return manifest.is_file() and json.loads(manifest.read_text()).get('precision') == 'float16'
 
 
 def assignment(record: Iterable[Any]) -> dict[str, set[tuple[str, str]]]:
