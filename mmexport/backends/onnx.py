@@ -20,7 +20,7 @@ from .base import Run, name_of
 from .from_program import ProgramBackend
 from .onnx_convert import converted
 from .onnx_graph import input_names, name_axes, nodes
-from .onnx_half import ON_CPU, halved
+from .onnx_half import halved
 from .program import AXIS, silenced
 from .trtexec import trtexec_line
 
@@ -111,7 +111,7 @@ class ONNX(ProgramBackend):
             return onnx.load(draft)
 
     def write(self, made: Any, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
-        proto, kept = self._finished(made, [spec.name for spec in adapter.specs])
+        proto, half = self._finished(made, [spec.name for spec in adapter.specs])
         if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
             raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
         written = next(entry.version for entry in proto.opset_import if entry.domain in ('', 'ai.onnx'))
@@ -122,24 +122,22 @@ class ONNX(ProgramBackend):
         domains = sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import})
         image = manifest['inputs'][0]
         manifest[self.name].update(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', domains=domains,
-                                   dynamo=self.dynamo, simplified=self.simplify, float32=kept, nodes=sum(1 for _ in nodes(proto)),
+                                   dynamo=self.dynamo, simplified=self.simplify, **half, nodes=sum(1 for _ in nodes(proto)),
                                    trtexec=trtexec_line(self.file, image['traced'], image['dynamic']) if 'traced' in image else None)
-        if kept is not None:
-            manifest[self.name]['session'] = ON_CPU
         self._save(proto, folder / self.file, manifest)
         return manifest
 
-    def _finished(self, proto: Any, names: list[str]) -> tuple[Any, dict[str, Any] | None]:
-        """Simplified and halved where that was asked for, its open axes named; and what stayed in float32."""
+    def _finished(self, proto: Any, names: list[str]) -> tuple[Any, dict[str, Any]]:
+        """Simplified and halved where that was asked for, its open axes named; and what is to be said of a halved one."""
         if self.simplify:
             import onnxslim
             proto = onnxslim.slim(proto)
         found = [output.name for output in proto.graph.output]
         if found != names:
             raise LoweringError(f'the graph answers {", ".join(found)}, and should answer {", ".join(names)}')
-        proto, kept = halved(proto) if self.precision == 'fp16' else (proto, None)
+        proto, half = halved(proto) if self.precision == 'fp16' else (proto, {})
         name_axes(proto)
-        return proto, kept
+        return proto, half
 
     def _save(self, proto: Any, path: Path, manifest: dict[str, Any]) -> None:
         import onnx

@@ -14,7 +14,7 @@ ON_CPU = ('on a CPU with graph_optimization_level = ORT_ENABLE_EXTENDED: the lev
 
 
 def halved(proto: Any) -> tuple[Any, dict[str, Any]]:
-    """`proto` in float16 with inputs and outputs as they were, and which nodes stay in float32.
+    """`proto` in float16 with inputs and outputs as they were; which nodes stay in float32, and how it is run on a CPU.
 
     Uses the converter of ``onnxruntime.transformers``, whose own list of operators without a float16 form is kept too.
     """
@@ -30,7 +30,8 @@ def halved(proto: Any) -> tuple[Any, dict[str, Any]]:
     # Its notes on types, some of which are those of before.
     del made.graph.value_info[:]
     present = {node.op_type for node in proto.graph.node}
-    return made, dict(operators=sorted(present & {*DEFAULT_OP_BLOCK_LIST, *KEPT_OPS}), sampling_locations=places)
+    kept = dict(operators=sorted(present & {*DEFAULT_OP_BLOCK_LIST, *KEPT_OPS}), sampling_locations=places)
+    return made, dict(float32=kept, session=ON_CPU)
 
 
 def _drop_repeated(graph: Any) -> None:

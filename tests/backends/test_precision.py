@@ -54,7 +54,8 @@ def test_places_are_sampled_in_float32() -> None:
     with torch.no_grad(), preferring(deformable_attention='grid'):
         program = torch.export.export(canary, (torch.zeros(2, 3, 16, 16),), strict=False)
         proto = ONNX().convert(program, Path(), ['sampled'])
-    made, kept = halved(proto)
+    made, half = halved(proto)
+    kept = half['float32']
     assert kept['sampling_locations'] and 'GridSample' in kept['operators'] and 'Softmax' in kept['operators']
     types = {info.name: info.type.tensor_type.elem_type for info in onnx.shape_inference.infer_shapes(made).graph.value_info}
     grids = [node.input[1] for node in made.graph.node if node.op_type == 'GridSample']
