@@ -1,4 +1,4 @@
-"""Every listed config, small, in every format that is installed: made, and checked at other sizes and at batch 2; docs/formats.md from it.
+"""Every listed config, small, in every format that is installed: made, and checked at other sizes and in a batch; docs/formats.md from it.
 
 One process a config, with a limit; formats run one after another, since the exported program is shared.
     python benchmarks/verify_formats.py --out benchmarks/results/verify_formats.json

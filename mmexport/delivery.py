@@ -22,18 +22,16 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
     ``report.json`` in the root is a link to the one in the first backend's folder: file and report change in the same step, so that a
     kill never leaves one run's file under another run's report.
     """
-    # A file whose decisions disagree with the model's own post-processing is as wrong as one whose numbers do.
-    disagree = {pipeline.backend for pipeline in report.pipelines if pipeline.passed is False}
     made = report.artifacts
     for artifact in made:
         _refuse_what_was_changed(artifact)
         if keep:
             keep_samples(artifact, samples, report.tolerance)
-    roots = [_root(report.work_dir, check.passed is not False and check.backend not in disagree) for check in report.checks]
+    roots = [_root(report.work_dir, report.passed_in(check.backend) is not False) for check in report.checks]
     report = replace(report, artifacts=tuple(
         Artifact(artifact.backend, root / artifact.backend / artifact.file.name,
-                 artifact.write_manifest(verified=check.passed and check.backend not in disagree if check.passed is not None else None))
-        for artifact, root, check in zip(made, roots, report.checks, strict=True)))
+                 artifact.write_manifest(verified=report.passed_in(artifact.backend)))
+        for artifact, root in zip(made, roots, strict=True)))
     for artifact, root in zip(made, roots, strict=True):
         write_json(artifact.folder / REPORT, report.as_dict())
         publish(artifact.folder, root / artifact.backend)

@@ -104,6 +104,7 @@ class Exporter:
         images, photograph = self._inputs(adapter)
         audit = self._audit(adapter, images['traced'])
         with self._mended(adapter, audit) as done:
+            adapter.preprocess.hold_to(self.model)
             return self._export(adapter, images, photograph, replace(audit, mended=tuple(done)))
 
     def _export(self, adapter: Adapter, images: dict[str, Tensor], photograph: Photograph | None, audit: Audit) -> Report:

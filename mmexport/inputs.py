@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_SHAPE = (512, 512)
 MAX_DEFAULT_SIDE = 1024
 # Sides that no stride divides, so that every rounding of a size shows.
-ODD_SHAPE = (250, 333)
+ODD_SHAPE = (251, 333)
 
 
 def traced_shape(cfg: Config, section: dict[str, Any]) -> tuple[int, int, int, int]:

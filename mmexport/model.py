@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PACKAGES = {'mmdet': 'pip install mmdet', 'mmseg': 'pip install mmsegmentation', 'mmpretrain': 'pip install mmpretrain',
             'mmcls': 'pip install mmpretrain', 'mmpose': 'pip install mmpose', 'mmaction': 'pip install mmaction2'}
 # What can change a result beside torch, mmcv and what a file goes through after torch.
-VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'numpy')
+VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'mmpretrain', 'numpy')
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str
         try:
             report = exporter.run()
             found: Report | LoweringError = report
-            verdicts = {check.backend: check.passed for check in report.checks}
+            verdicts = {check.backend: report.passed_in(check.backend) for check in report.checks}
         except LoweringError as exc:
             found, verdicts = exc, {}
         for backend in exporter.backends:

@@ -53,6 +53,12 @@ class Report:
             return None
         return all(verdicts) and all(pipeline.passed is not False for pipeline in self.pipelines)
 
+    def passed_in(self, backend: str) -> bool | None:
+        """The verdict on one format, of which the config's own pipeline has a say too."""
+        if backend in self.failures or any(row.backend == backend and row.passed is False for row in self.pipelines):
+            return False
+        return next((check.passed for check in self.checks if check.backend == backend), None)
+
     @property
     def reasons(self) -> list[str]:
         """Why it is not a pass, a line each."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .adapters import Adapter
+from .adapters.preprocess import preprocessed
 from .device import Audit, audit_model
 from .device.finding import Finding
 from .device.fix import mendable, mended
@@ -101,10 +102,6 @@ def eager_in_words(images: Mapping[str, Tensor]) -> Iterator[None]:
 
 def _run(adapter: Adapter, image: Tensor) -> Any:
     """Pictures come from a data loader, on the CPU; moving them is the data_preprocessor's."""
-    from mmengine.structures import BaseDataElement
     if callable(getattr(adapter.model, 'data_preprocessor', None)):
-        picture = (100 * image[0].abs()).clamp(0, 255).to('cpu', torch.uint8)
-        shape = tuple(picture.shape[1:])
-        sample = BaseDataElement(metainfo=dict(img_shape=shape, ori_shape=shape, pad_shape=shape, scale_factor=(1.0, 1.0)))
-        adapter.model.data_preprocessor(dict(inputs=[picture], data_samples=[sample]), False)  # type: ignore[operator]
+        preprocessed(adapter.model, (100 * image[0].abs()).clamp(0, 255).to('cpu', torch.uint8))
     return adapter(image)

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mmexport.pipeline import PipelineCheck
+from mmexport.progressive import Standing, steps
 from tests.device.planted import CONFIG, clean_source
+from tests.tiny import seeded, tiny
 from tools.export import main
 from tools.make_checkpoint import main as seed
 
@@ -47,6 +50,15 @@ def test_a_part_that_is_wrong_replaces_no_smaller_one(tmp_path: Path, monkeypatc
     assert json.loads((tmp_path / 'w' / 'parts' / 'torchscript' / 'manifest.json').read_text())['part'] == 'backbone+neck'
     assert not (tmp_path / 'w' / 'torchscript').exists()
     assert 'part' not in json.loads((tmp_path / 'w' / 'failed' / 'torchscript' / 'manifest.json').read_text())
+
+
+def test_a_model_that_disagrees_with_test_step_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, photograph_file: Path) -> None:
+    monkeypatch.setattr('mmexport.proof.check_pipeline', lambda backend, *args: PipelineCheck(backend, 0.5))
+    standing = Standing()
+    cfg = tiny('fcn', inputs=dict(image=str(photograph_file)))
+    list(steps(standing, cfg, None, tmp_path, model=seeded('fcn'), diagnose=False))
+    assert not standing.passed
+    assert standing.lines() == ['torchscript: backbone passes, all does not']
 
 
 def test_a_healthy_model_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

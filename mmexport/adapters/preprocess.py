@@ -9,6 +9,19 @@ from torch import Tensor, nn
 from ..errors import ConfigError
 
 
+# Of the picture by which a data_preprocessor is known.
+SIDES = (64, 96)
+
+
+def preprocessed(model: nn.Module, picture: Tensor) -> Tensor:
+    """What the model's data_preprocessor makes of a picture (C, H, W), uint8, from a data loader: an image (1, C, h, w), perhaps padded."""
+    from mmengine.structures import BaseDataElement
+    shape = tuple(picture.shape[1:])
+    sample = BaseDataElement(metainfo=dict(img_shape=shape, ori_shape=shape, pad_shape=shape, scale_factor=(1.0, 1.0)))
+    made = model.data_preprocessor(dict(inputs=[picture], data_samples=[sample]), False)  # type: ignore[operator]
+    return made['inputs']  # type: ignore[no-any-return]
+
+
 class Preprocess(nn.Module):
     """Normalise inside the graph, or pass on what is normalised already.
 
@@ -26,6 +39,7 @@ class Preprocess(nn.Module):
         self.register_buffer('mean', mean.clone().float().view(1, -1, 1, 1), persistent=False)
         self.register_buffer('std', std.clone().float().view(1, -1, 1, 1), persistent=False)
         self.flip, self.inside, self.pad_divisor = flip, inside, pad_divisor
+        self.own_way = False
 
     @classmethod
     def of(cls, model: nn.Module, inside: bool) -> Preprocess:
@@ -68,7 +82,28 @@ class Preprocess(nn.Module):
         picture = image * self.std + self.mean
         return picture[:, self.order] if self.flip else picture
 
+    def hold_to(self, model: nn.Module) -> None:
+        """Let the model's own data_preprocessor make an image of a picture, and see that `normalize` makes the same.
+
+        A class of the user's may do more than mmengine's; every later comparison is with our own reading of it.
+
+        Raises:
+            ConfigError: it is another one, and the graph was to do it. Outside the graph the manifest says that it is another one.
+        """
+        if not callable(getattr(model, 'data_preprocessor', None)):
+            return
+        picture = torch.randint(0, 256, (self.channels, *SIDES), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+        theirs = preprocessed(model, picture)[..., :SIDES[0], :SIDES[1]].to(self.mean)
+        ours = self.normalize(picture[None].to(self.mean))
+        self.own_way = theirs.shape != ours.shape or not torch.allclose(theirs, ours, rtol=1e-4, atol=1e-4)
+        if self.own_way and self.inside:
+            raise ConfigError(f'the {type(model.data_preprocessor).__name__} of this model does not make (picture - mean) / std of a '
+                              'picture, so it cannot be put into the graph: leave export.inputs.normalize off and run it before the file')
+
     def describe(self) -> dict[str, Any]:
+        if self.own_way:
+            return dict(inside_graph=False, pad_size_divisor=self.pad_divisor,
+                        expects="image, as the model's own data_preprocessor makes it, which is not (picture - mean) / std")
         return dict(inside_graph=self.inside, swaps_bgr_rgb=self.flip, mean=self.mean.flatten().tolist(),
                     std=self.std.flatten().tolist(), pad_size_divisor=self.pad_divisor,
                     expects='picture, 0..255, channels as read by the config (BGR for OpenCV)' if self.inside

@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 # Sums over many values, and exponentials: 11 bits are too few. GridSample multiplies by the fraction of a place.
+# ScatterElements has no float16 in ONNX Runtime on a CPU.
 KEPT_OPS = ('LayerNormalization', 'InstanceNormalization', 'GroupNormalization', 'BatchNormalization', 'Softmax', 'LogSoftmax',
-            'ReduceMean', 'ReduceSum', 'ReduceLogSumExp', 'GridSample')
+            'ReduceMean', 'ReduceSum', 'ReduceLogSumExp', 'GridSample', 'ScatterElements')
 # Behind these, what reaches a sampling place is a feature and no longer a place.
 PROJECTIONS = ('MatMul', 'Gemm', 'Conv')
 # How it is checked there, and must be run there.

@@ -17,6 +17,11 @@ Spec = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
 
 
+def lost_of(name: str) -> str:
+    """Under what the floors have the share of instances that noise loses."""
+    return f'{name}: lost'
+
+
 def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], evidence: Tensors, *, sample: str, stage: str,
             floors: Mapping[str, float] | None = None, tolerance: float = DEFAULT_TOLERANCE, precision: str = FULL) -> list[Comparison]:
     """Judge all outputs of one sample.
@@ -30,7 +35,8 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
         precision: what the file computes in.
     """
     def row(name: str, kind: str, **found: Any) -> Comparison:
-        return Comparison(sample, name, stage, kind, tolerance, floor=(floors or {}).get(name, 0.0), precision=precision, **found)
+        return Comparison(sample, name, stage, kind, tolerance, floor=(floors or {}).get(name, 0.0),
+                          lost_floor=(floors or {}).get(lost_of(name), 0.0), precision=precision, **found)
 
     names = [str(spec['name']) for spec in specs]
     if len(actual) != len(specs):

@@ -27,6 +27,8 @@ class Comparison:
             eager's own decision was clear.
         median: median over units of their largest error.
         floor: the share beyond that eager shows against itself under noise of 1e-6; above zero the model is discontinuous.
+        lost: share of instances that were not found again, and `lost_floor` what noise of 1e-6 loses of eager's: one that is lost is not
+            excused by others that are a little off.
         metrics: figures in the task's own terms.
         precision: what the file computes in; below float32 other rules hold, see `mmexport.checking.reduced`.
     """
@@ -43,6 +45,8 @@ class Comparison:
     beyond: float | None = None
     median: float | None = None
     floor: float = 0.0
+    lost: float = 0.0
+    lost_floor: float = 0.0
     metrics: Mapping[str, Any] = field(default_factory=dict)
     precision: str = reduced.FULL
 
@@ -73,6 +77,8 @@ class Comparison:
             if self.beyond is None or not self.beyond <= allowed:
                 return 'nothing was compared' if self.beyond is None else (
                     f'{self.beyond:.2%} differs where eager is clear, {allowed:.2%} may')
+            if self.lost > self.lost_floor:
+                return f'{self.lost:.2%} of the instances are lost or new, {self.lost_floor:.2%} may be'
             if self.max_rel is not None and self.max_rel >= WORST:
                 return f'worst score is off by {self.max_rel:.1e} of scale, below {WORST:g} it must be'
             return None

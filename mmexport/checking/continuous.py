@@ -33,14 +33,18 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
             return dict(problem=f"{metrics['exempt_share']:.0%} of the pixels are at the edge of the model's own choice: too few are left "
                                 'to compare', metrics=metrics)
         units = _units(error, kind)[keep.flatten()] / scale
+        pictures = [_units(one, kind)[kept.flatten()] / scale for one, kept in zip(error.split(1), keep, strict=True)]
     else:
         units = _units(error, kind) / scale
+        pictures = list(units.view(len(error), -1))
     metrics.update(_task_metrics(kind, name, wanted, got))
     if clear is not None:
         metrics.update(_clear_decisions(kind, wanted, got, clear * scale))
     return dict(max_abs=float(error.max()), max_rel=float(error.max()) / scale,
                 cosine=float(F.cosine_similarity(wanted.flatten(), got.flatten(), dim=0, eps=TINY)),
-                beyond=float((units > tolerance).double().mean()), median=float(units.median()), metrics=metrics)
+                beyond=float((units > tolerance).double().mean()), metrics=metrics,
+                # Of the worst picture: one that is wrong throughout is half of a batch of two.
+                median=max((float(picture.median()) for picture in pictures if picture.numel()), default=0.0))
 
 
 def _units(error: Tensor, kind: str) -> Tensor:

@@ -39,7 +39,18 @@ def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Run
         ValueError: this checker does not know the backend.
         ImportError: its runtime is not installed.
     """
-    return runner_of(manifest).load(folder / str(manifest['file']), device)  # type: ignore[no-any-return]
+    module = runner_of(manifest)
+    runner: Runner = module.load(folder / str(manifest['file']), device)
+    _check_names(manifest, dict(module.names(runner)) if hasattr(module, 'names') else {})
+    return runner
+
+
+def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[str]]) -> None:
+    """Users ask for an output by its name, and here it is read by its place."""
+    for what, names in found.items():
+        wanted = [str(spec['name']) for spec in manifest.get(what, ())]
+        if wanted and names != wanted:
+            raise ValueError(f'the {what} of the file are named {", ".join(names)}, and the manifest has {", ".join(wanted)}')
 
 
 def runner_of(manifest: Mapping[str, Any]) -> Any:

@@ -37,7 +37,8 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
         surplus = found - sum(match is not None for _, match, _ in matches)
         tally.lost += max(0, surplus - int(edge[:count].sum()))
     metrics = dict(rows=rows, rows_lost=tally.lost, rows_wrong=tally.wrong, masks_clearly_different=tally.masks,
-                   score_error=tally.score, box_error=tally.box, mask_iou=sum(tally.ious) / len(tally.ious) if tally.ious else 0.0)
+                   score_error=tally.score, best_score=float(expected['scores'].abs().max()),
+                   box_error=tally.box, mask_iou=sum(tally.ious) / len(tally.ious) if tally.ious else 0.0)
     near_share = float(evidence['mask_near'].double().mean()) if 'mask_near' in evidence else 0.0
     if max(unsure / max(rows, 1), near_share) > MAX_NEAR:
         return dict(problem=f'eager is unsure of {unsure} of {rows} rows and {near_share:.0%} of the mask pixels: too few are left to '
@@ -47,7 +48,7 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
     if _left_over(actual):
         return dict(problem='rows from num on are not zero', metrics=metrics)
     return dict(max_abs=tally.score, max_rel=tally.score / tally.slack * tolerance,
-                beyond=min(1.0, (tally.lost + tally.wrong) / rows), metrics=metrics)
+                beyond=min(1.0, (tally.lost + tally.wrong) / rows), lost=min(1.0, tally.lost / rows), metrics=metrics)
 
 
 @dataclass

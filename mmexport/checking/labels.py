@@ -19,6 +19,8 @@ def compare_labels(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tens
     near = torch.zeros_like(expected, dtype=torch.bool)
     if 'margin' in evidence:
         near |= evidence['margin'] < 2 * tolerance
+    if bool((actual < 0).any()) and not bool((expected < 0).any()):
+        return dict(problem=f'{int(actual.min())} is no label', metrics={})
     labels = expected.unique()
     occurs = torch.isin(actual, labels)
     allowed = (actual[:, None] == evidence['next']).any(dim=1) if 'next' in evidence else occurs

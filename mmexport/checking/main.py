@@ -72,7 +72,11 @@ def check(folder: Path, samples_file: Path, device: torch.device) -> dict[str, A
         with torch.no_grad():
             found['p50_s'] = typical(lambda: runner(image), device)
         # A file that remembers its calls is told from one that does not by the last of them.
+        kept, before = _kept(runner, samples[-1].image.to(device))
         again = _check_sample(runner, samples[0], manifest, extra, device)
+        if not all(torch.equal(one, other) for one, other in zip(kept, before, strict=True)):
+            problem = 'its answers lie in memory of its own, which the next call writes over'
+            again.append(Comparison(samples[0].name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem))
         found['rows'] += [{**row.as_dict(), 'sample': f'{row.sample} again'} for row in again if row.stage == EAGER and not row.passed]
     found['vacuous'] = extra.get('vacuous') if 'vacuous' in extra else vacuous_outputs(manifest, samples, extra['tolerance'])
     found['classes_seen'] = _classes_seen(samples, manifest)
@@ -126,6 +130,14 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
     if sample.patched:
         rows += compare(manifest['outputs'], sample.patched, outputs, sample.evidence, stage=PATCHED, **common)
     return rows
+
+
+def _kept(runner: Runner, image: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """The answers as they were given, and what they are now."""
+    with torch.no_grad():
+        outputs = runner(image)
+    kept = [output for output in (outputs if isinstance(outputs, (tuple, list)) else (outputs,)) if isinstance(output, Tensor)]
+    return kept, [output.clone() for output in kept]
 
 
 def vacuous_outputs(manifest: dict[str, Any], samples: Sequence[Sample], tolerance: float) -> dict[str, str]:

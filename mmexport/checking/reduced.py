@@ -9,6 +9,8 @@ FULL = 'float32'
 # Figures in the task's own terms that are shares of 1.
 AGREEMENTS = ('clear_agreement', 'mask_iou')
 CLEAR_SHARE = 0.25
+# Of one instance, over what the median may be.
+WORST_SCORE = 10.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ def reason(precision: str, continuous: bool, median: float | None, cosine: float
             return 'nothing was compared'
         if not median <= limits.median:
             return f'median error {median:.1e} of scale, {limits.median:g} may be in {precision}'
+        if not cosine >= limits.agreement:
+            return f'cosine {cosine:.4f}, {limits.agreement:g} must be in {precision}'
+    if 'rows' in metrics and (wrong := _wrong_instances(limits, metrics)):
+        return f'{wrong} in {precision}'
     if float(metrics.get('clear_share', 1.0)) < CLEAR_SHARE:
         return f"eager is clear about {metrics['clear_share']:.0%} of its decisions only, too few to judge {precision} by"
     known = [(name, float(metrics[name])) for name in AGREEMENTS if name in metrics]
@@ -52,3 +58,14 @@ def reason(precision: str, continuous: bool, median: float | None, cosine: float
         return 'nothing was compared'
     name, share = min(known, key=lambda found: found[1])
     return None if share >= limits.agreement else f'{name} {share:.2%}, {limits.agreement:.0%} must be in {precision}'
+
+
+def _wrong_instances(limits: Reduced, metrics: Mapping[str, Any]) -> str | None:
+    """Overlaps are of the rows that were found again: how many were, with which scores, and whether a box is its mask's, comes first."""
+    found = 1 - float(metrics['rows_lost']) / max(float(metrics['rows']), 1.0)
+    if not found >= limits.agreement:
+        return f'{found:.2%} of the instances are found again, {limits.agreement:.0%} must be'
+    off, allowed = float(metrics['score_error']) / max(float(metrics['best_score']), 1e-12), WORST_SCORE * limits.median
+    if not off <= allowed:
+        return f'a score is off by {off:.1e} of the best, {allowed:g} may be'
+    return None if float(metrics['box_error']) <= 1 else f"a box is {metrics['box_error']:.0f} pixels off its mask, 1 may be"

@@ -9,8 +9,10 @@ from torch import nn
 from ..errors import CheckpointError
 from .reading import StateDict
 
-# More than this share of missing keys means a checkpoint of another config, not a head left out.
+# More than this share of missing keys means a checkpoint of another config.
 MAX_MISSING = 0.01
+# Heads that only training has, and statistics without which a normalisation is none.
+TRAINING_ONLY, STATISTICS = ('auxiliary_head', 'loss'), ('running_mean', 'running_var')
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
     """Copy `state` into `model`; `name` is the checkpoint's, for messages.
 
     Raises:
-        CheckpointError: more than 1% of the model's keys are missing or have another shape, and `allow_partial` is off.
+        CheckpointError: weights that inference reads are missing or have another shape (a classifier of another number of classes is
+            two keys of hundreds, and leaves the model with random ones), or 1% of all keys; and `allow_partial` is off.
     """
     own = model.state_dict()
     # torch writes num_batches_tracked only since 1.0 and inference never reads it.
@@ -42,8 +45,10 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
     unexpected = tuple(sorted(state.tensors.keys() - own.keys()))
     report = LoadReport(state.source, len(wanted), missing, unexpected, misshaped)
     lost = len(missing) + len(misshaped)
-    if lost > MAX_MISSING * len(wanted) and not allow_partial:
-        first = (missing + misshaped)[0]
+    buffers = {key for key, _ in model.named_buffers()}
+    needed = tuple(key for key in missing if _is_read(key, buffers)) + misshaped
+    if (needed or lost > MAX_MISSING * len(wanted)) and not allow_partial:
+        first = (needed or missing)[0]
         raise CheckpointError(
             f'{name} has {len(wanted) - lost} of {len(wanted)} keys of {type(model).__name__} ({len(missing)} missing, '
             f'{len(misshaped)} of another shape, {len(unexpected)} unexpected); is it for another config? First: {first}. '
@@ -51,3 +56,9 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
     model.load_state_dict({key: value for key, value in state.tensors.items()
                            if key in own and value.shape == own[key].shape}, strict=False)
     return report
+
+
+def _is_read(key: str, buffers: set[str]) -> bool:
+    """Whether inference reads `key`, and the model cannot have worked it out by itself, like a table of positions."""
+    parts = key.split('.')
+    return not any(part.startswith(TRAINING_ONLY) for part in parts) and (key not in buffers or parts[-1] in STATISTICS)

@@ -56,7 +56,9 @@ def _commit() -> str:
     top = _git(root, 'rev-parse', '--show-toplevel')
     if not top or Path(top).resolve() != root.resolve():
         return f'mmexport {__version__}'
-    changed = _git(root, 'diff', 'HEAD')
+    # A patch that is in no commit yet is on all the same.
+    new = _git(root, 'ls-files', '--others', '--exclude-standard', 'mmexport', 'patches').split()
+    changed = _git(root, 'diff', 'HEAD') + ''.join(f'{name} {(root / name).read_text(errors="replace")}' for name in new)
     return _git(root, 'describe', '--always') + (f'-dirty-{hashlib.sha256(changed.encode()).hexdigest()[:8]}' if changed else '')
 
 

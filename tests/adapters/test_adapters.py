@@ -112,9 +112,9 @@ def test_a_sliding_config_exports_one_window_and_says_so() -> None:
 def test_inputs_are_of_many_shapes_and_none_repeats_the_traced_one() -> None:
     cfg = tiny('fcn', verify=dict(shapes=None))
     images = make_inputs(cfg, export_section(cfg), build_adapter(seeded('fcn')), torch.device('cpu'))
-    assert list(images) == ['traced', 'same shape', 'another size', 'another aspect', 'batch 2']
-    assert images['another size'].shape == (1, 3, 250, 333)
-    assert images['batch 2'].shape[0] == 2
+    assert list(images) == ['traced', 'same shape', 'another size', 'another aspect', 'batch 3']
+    assert images['another size'].shape == (1, 3, 251, 333)
+    assert images['batch 3'].shape[0] == 3
     assert not torch.equal(images['traced'], images['same shape'])
     tall, traced = images['another aspect'].shape, images['traced'].shape
     assert max(tall[2:]) > max(traced[2:])

@@ -43,7 +43,7 @@ def test_one_run_makes_and_checks_every_format(report: Report) -> None:
     assert report.passed, report.reasons
     assert [check.backend for check in report.checks] == ['torchscript', *FORMATS]
     for check in report.checks:
-        assert {row.sample for row in check.rows} >= {'traced', '161x97', 'batch 2'}
+        assert {row.sample for row in check.rows} >= {'traced', '161x97', 'batch 3'}
     table = '\n'.join(report.lines())
     assert max(map(len, table.splitlines())) <= 80 + len(str(report.work_dir))
     lines = {line.split()[0]: line.split() for line in table[table.index('format '):].splitlines() if line}

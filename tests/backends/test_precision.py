@@ -68,14 +68,25 @@ def test_places_are_sampled_in_float32() -> None:
 
 
 def _logits() -> Tensor:
-    return torch.randn(1, 8, 32, 32, generator=torch.Generator().manual_seed(0))
+    return torch.randn(2, 8, 32, 32, generator=torch.Generator().manual_seed(0))
+
+
+def _second_best(logits: Tensor) -> Tensor:
+    """In two columns of 32 the best class and the next change places, which moves few numbers by little."""
+    best = logits.topk(2, dim=1)
+    swapped = logits.scatter(1, best.indices, best.values.flip(1))
+    return torch.where(torch.arange(32) < 2, swapped, logits)
 
 
 @pytest.mark.parametrize(('spoil', 'word'), [
     (lambda x: x.half().float(), None),
     (lambda x: x * 1.05, 'median error'),
     (lambda x: x.roll(1, 1), 'median error'),
-    (lambda x: torch.where(torch.arange(32) < 2, x.roll(1, 1), x), 'clear_agreement'),
+    (lambda x: torch.where(torch.arange(32) < 2, x.roll(1, 1), x), 'cosine'),
+    (_second_best, 'clear_agreement'),
+    # Half of the pixels of a batch of two; a plain median of an even number takes the lower one.
+    (lambda x: x * torch.tensor([1.0, 0.9])[:, None, None, None], 'median error'),
+    (lambda x: x.index_put((torch.tensor(0), torch.tensor(0), torch.tensor(0), torch.tensor(0)), torch.tensor(1000.0)), 'cosine'),
     (lambda x: x.clone().index_fill_(3, torch.tensor(0), float('nan')), 'NaN'),
 ])
 def test_the_rule_of_float16_can_fail(spoil: object, word: str | None) -> None:

@@ -10,6 +10,7 @@ from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.backends import build_backend
 from mmexport.backends.onnx_convert import converted
+from mmexport.backends.openvino import OpenVINO
 from mmexport.errors import LoweringError
 from mmexport.inputs import picture
 from mmexport.patching import patched
@@ -41,6 +42,15 @@ def test_a_file_that_disagrees_with_test_step_costs_no_other(tmp_path: Path, mon
     assert (tmp_path / 'failed' / 'onnx').is_dir()
     assert not (tmp_path / 'onnx').exists()
     assert [line for line in found.lines() if 'test_step (onnx): 50.000% agrees (FAIL)' in line]
+
+
+def test_outputs_go_by_the_names_of_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker reads answers by their place, and a user by their names."""
+    convert = OpenVINO.convert
+    monkeypatch.setattr(OpenVINO, 'convert', lambda self, program, folder, names: convert(self, program, folder, names[::-1]))
+    found = Exporter(tiny('fcn', backends=['openvino'], outputs='final'), work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
+    assert found.passed is False
+    assert 'the outputs of the file are named scores, labels, and the manifest has labels, scores' in found.reasons[0]
 
 
 def test_a_file_that_takes_its_process_with_it_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,18 @@ class Overwriting(nn.Module):
         return found
 
 
+class Lending(nn.Module):
+    """Answers with memory of its own, as a captured CUDA graph does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer: Tensor
+        self.register_buffer('answer', torch.zeros(1, 6, 8, 8))
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.answer.copy_(torch.cat([image * 2, image.flip(-1)], dim=1))
+
+
 def folder_of(module: nn.Module, folder: Path) -> Path:
     torch.jit.save(torch.jit.script(module), str(folder / 'model.pt'))
     Artifact('torchscript', folder / 'model.pt', dict(outputs=SPECS, num_classes=6, backend='torchscript')).write_manifest()
@@ -54,7 +66,8 @@ def folder_of(module: nn.Module, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(('module', 'words'), [
-    (Sound(), None), (Remembering(), 's0 again'), (Overwriting(), 'writes into its input')])
+    (Sound(), None), (Remembering(), 's0 again'), (Overwriting(), 'writes into its input'),
+    (Lending(), 'the next call writes over')])
 def test_a_file_is_asked_more_than_once_and_its_input_looked_at(module: nn.Module, words: str | None, tmp_path: Path) -> None:
     folder = folder_of(module, tmp_path)
     reason = verdict(check(folder, folder / 'samples.npz', torch.device('cpu')))

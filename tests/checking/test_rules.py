@@ -4,8 +4,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mmexport.checking.compare import compare
+from mmexport.checking.compare import compare, lost_of
 from mmexport.checking.comparison import Comparison
+from mmexport.checking.reduced import FULL
 from mmexport.checking.vacuous import vacuous
 
 LOGITS = [dict(name='logits', dtype='float32', kind='pixels')]
@@ -133,7 +134,7 @@ def instances() -> dict[str, torch.Tensor]:
 INSTANCE = [dict(name=name, dtype='', kind='instance') for name in instances()]
 
 
-def judge_rows(change: str, **evidence: torch.Tensor) -> Comparison:
+def judge_rows(change: str, floors: dict[str, float] | None = None, precision: str = FULL, **evidence: torch.Tensor) -> Comparison:
     actual = {name: tensor.clone() for name, tensor in instances().items()}
     if change == 'order':
         actual = {name: tensor[:, [2, 0, 1, 3]] if tensor.dim() > 1 else tensor for name, tensor in actual.items()}
@@ -150,7 +151,11 @@ def judge_rows(change: str, **evidence: torch.Tensor) -> Comparison:
             actual[name][0, 2:] = 0
     elif change == 'box':
         actual['boxes'][0, 0, 0] += 1
-    return compare(INSTANCE, instances(), list(actual.values()), evidence, sample='s', stage='t')[0]
+    elif change == 'boxes':
+        actual['boxes'][:] = 0
+    elif change == 'scores':
+        actual['scores'] *= 0.01
+    return compare(INSTANCE, instances(), list(actual.values()), evidence, sample='s', stage='t', floors=floors, precision=precision)[0]
 
 
 def test_instances_are_a_set() -> None:
@@ -166,6 +171,29 @@ def test_instances_are_a_set() -> None:
     # What eager is unsure of everywhere is no comparison.
     assert not judge_rows('row', edge_rows=torch.ones(1, 4, dtype=torch.bool)).passed
     assert not judge_rows('mask', mask_near=torch.ones_like(near)).passed
+
+
+def test_a_lost_instance_is_not_excused_by_what_noise_does_to_others() -> None:
+    name = judge_rows('nothing').output
+    assert judge_rows('score', floors={name: 0.5}).passed
+    assert 'lost or new' in str(judge_rows('row', floors={name: 0.5}).reason)
+    assert judge_rows('row', floors={name: 0.5, lost_of(name): 0.34}).passed
+
+
+@pytest.mark.parametrize(('change', 'words'), [('nothing', None), ('score', None), ('box', None), ('row', 'are found again'),
+                                               ('label', 'are found again'), ('scores', 'a score is off'), ('boxes', 'a box is')])
+def test_instances_in_fewer_bits_are_all_found_with_their_scores_and_boxes(change: str, words: str | None) -> None:
+    for precision in ('float16', 'bfloat16'):
+        reason = judge_rows(change, precision=precision).reason
+        assert reason is None if words is None else words in str(reason), (change, precision)
+
+
+@pytest.mark.parametrize('precision', [FULL, 'float16'])
+def test_a_number_that_is_no_label_never_passes(precision: str) -> None:
+    expected = torch.randint(0, 5, (1, 64, 64), dtype=torch.int32)
+    actual = expected.clone()
+    actual[0, :3, :3] = -7
+    assert '-7 is no label' in str(judge(LABELS, expected, actual, precision=precision, floors={'labels': 0.5}).reason)
 
 
 def test_vacuous_needs_change_in_channels_and_labels() -> None:

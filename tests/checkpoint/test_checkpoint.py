@@ -154,6 +154,31 @@ def test_missing_keys_are_counted_and_named(tmp_path: Path, model: nn.Module) ->
     assert '(5, 5) in the file' in report.misshaped[0]
 
 
+class Segmentor(nn.Module):
+    """As deep networks are: the classifier is two keys of hundreds."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(*(nn.Conv2d(1, 1, 1) for _ in range(200)))
+        self.backbone.register_buffer('relative_position_index', torch.arange(4))
+        self.norm = nn.BatchNorm2d(1)
+        self.decode_head, self.auxiliary_head = nn.Conv2d(1, classes, 1), nn.Conv2d(1, classes, 1)
+
+
+@pytest.mark.parametrize(('dropped', 'classes', 'words'), [
+    ((), 19, None), (('auxiliary_head.weight', 'backbone.relative_position_index'), 19, None),
+    (('decode_head.bias',), 19, 'decode_head.bias'), (('norm.running_var',), 19, 'norm.running_var'), ((), 150, r'4 of another shape.*\(150, 1, 1, 1\) in the file')])
+def test_a_classifier_of_another_dataset_is_refused(tmp_path: Path, dropped: tuple[str, ...], classes: int, words: str | None) -> None:
+    weights = {key: value for key, value in Segmentor(classes).state_dict().items() if key not in dropped}
+    state = read_state_dict(save(tmp_path / 'c.pth', weights))
+    if words is None:
+        assert load_into(Segmentor(19), state, 'c.pth').missing == tuple(sorted(dropped))
+        return
+    with pytest.raises(CheckpointError, match=words):
+        load_into(Segmentor(19), state, 'c.pth')
+    assert load_into(Segmentor(19), state, 'c.pth', allow_partial=True).expected > 400
+
+
 @pytest.mark.parametrize('how', [{}, {'half': True}, pytest.param({'amp': True}, marks=pytest.mark.gpu)])
 def test_checkpoints_of_mmengines_own_runner(tmp_path: Path, how: dict[str, bool]) -> None:
     """Written by Runner, CheckpointHook and EMAHook; mmengine swaps the two sets of weights when it saves."""

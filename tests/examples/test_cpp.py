@@ -49,7 +49,7 @@ def test_it_loads_runs_and_agrees(name: str, program: Path, tmp_path: Path) -> N
     done = subprocess.run([program, folder, 'cpu', ppm(tmp_path / 'p.ppm', 96, 128)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith('EQUAL\n')
-    for words in ('manifest: ', 'call 1: ', 'call 2: ', 'steady p50: ', 'batch 2 output 0'):
+    for words in ('manifest: ', 'call 1: ', 'call 2: ', 'steady p50: ', 'batch 3 output 0'):
         assert words in done.stdout
     assert '[1, 96, 128]' in done.stdout
 
@@ -62,7 +62,7 @@ def test_a_compiled_package_loads_runs_and_agrees(program: Path, tmp_path: Path)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith('EQUAL\n')
-    assert 'batch 2 output 0' in done.stdout
+    assert 'batch 3 output 0' in done.stdout
     missing = subprocess.run([command[0], tmp_path], capture_output=True, text=True, check=False)
     assert missing.returncode == 2
     assert 'manifest.json is missing' in missing.stderr

@@ -57,6 +57,15 @@ def test_jobs_come_format_by_format() -> None:
     assert configs('mmseg', r'fcn_r18b-d8') == [job.config for job in found[:2]]
 
 
+def test_a_patch_that_is_in_no_commit_yet_makes_another_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mmexport.sweep import command
+    answers = {'rev-parse': str(Path(command.__file__).parents[2]), 'diff': '', 'describe': 'abc1234', 'ls-files': ''}
+    monkeypatch.setattr(command, '_git', lambda root, verb, *rest: answers[verb])
+    assert command._commit() == 'abc1234'
+    answers['ls-files'] = 'patches/upsample.py'
+    assert command._commit().startswith('abc1234-dirty-')
+
+
 def test_a_row_is_kept_for_its_versions_and_commit(tmp_path: Path) -> None:
     job = quick.jobs(1)[0]
     one = Store(tmp_path / 'done.sqlite', dict(torch='2.13', commit='one'))

@@ -105,5 +105,10 @@ def load(file: Path, device: torch.device) -> Callable[..., Any]:
     return Session(file, device)
 
 
+def names(runner: Any) -> Mapping[str, list[str]]:
+    session = runner.session
+    return {'inputs': [value.name for value in session.get_inputs()], 'outputs': [value.name for value in session.get_outputs()]}
+
+
 def facts(runner: Any) -> Mapping[str, Any]:
     return {'providers': {provider: len(kinds) for provider, kinds in runner.placed.items()}}

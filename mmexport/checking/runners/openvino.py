@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,23 @@ def load(file: Path, device: torch.device) -> Callable[..., Any]:
     # The default may pick bfloat16 on processors that have it: an error of 1e-2 that no table would explain.
     hint = model.get_rt_info([*PLACE]).astype(str) if model.has_rt_info([*PLACE]) else 'f32'
     compiled = core.compile_model(model, 'CPU', {'INFERENCE_PRECISION_HINT': hint, 'INFERENCE_NUM_THREADS': torch.get_num_threads()})
+    return Compiled(compiled)
 
-    def run(image: Tensor) -> tuple[Tensor, ...]:
-        answers = compiled(image.numpy())
-        return tuple(torch.from_numpy(answers[port].copy()) for port in compiled.outputs)
 
-    return run
+class Compiled:
+    """A model that OpenVINO compiled for this CPU."""
+
+    def __init__(self, compiled: Any) -> None:
+        self.compiled = compiled
+
+    def __call__(self, image: Tensor) -> tuple[Tensor, ...]:
+        answers = self.compiled(image.numpy())
+        return tuple(torch.from_numpy(answers[port].copy()) for port in self.compiled.outputs)
+
+
+def names(runner: Any) -> Mapping[str, list[str]]:
+    return {'inputs': [_name(port) for port in runner.compiled.inputs], 'outputs': [_name(port) for port in runner.compiled.outputs]}
+
+
+def _name(port: Any) -> str:
+    return ' '.join(sorted(port.get_names()))
