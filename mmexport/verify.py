@@ -71,7 +71,8 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
         code, said = process.run(asked)
     everything.unlink()
     if not answer.is_file():
-        problem = (f'the process that checks {artifact.file.name} died with code {code}: '
+        # Below zero is a signal: a crash, or the system that wants its memory back.
+        problem = (f"the process that checks {artifact.file.name} {'died' if code < 0 else 'ended'} with code {code}: "
                    f'{(said.strip() or "(no message)").splitlines()[-1][:300]}')
         row = Comparison('(all)', '(all)', EAGER, 'count', tolerance, problem=problem)
         return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}, died=code < 0))

@@ -22,7 +22,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--cfg-options', nargs='+', default=[], metavar='K=V', help='override config values')
     parser.add_argument('--ema', action='store_true', help='take the averaged weights')
     parser.add_argument('--trust-checkpoint', action='store_true', help='read a pickle with classes of its own; it can run code')
-    parser.add_argument('--allow-partial', action='store_true', help='load although weights are missing or have another shape, or over 1%% of the keys')
+    parser.add_argument('--allow-partial', action='store_true', help='load although weights are missing or of another shape')
     parser.add_argument('--fix', action='store_true', help='mend tensors on the wrong device for the time of the export (tools/audit.py)')
     parser.add_argument('--progressive', action='store_true',
                         help='the backbone, then backbone and neck, then all; keeps the largest part that is right')

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from ..errors import ConfigError
 
-
 # Of the picture by which a data_preprocessor is known.
 SIDES = (64, 96)
 

@@ -45,12 +45,13 @@ def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Run
     return runner
 
 
-def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[str]]) -> None:
-    """Users ask for an output by its name, and here it is read by its place."""
+def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[set[str]]]) -> None:
+    """Users ask for an output by its name, and here it is read by its place. A runtime may know one by several names."""
     for what, names in found.items():
         wanted = [str(spec['name']) for spec in manifest.get(what, ())]
-        if wanted and names != wanted:
-            raise ValueError(f'the {what} of the file are named {", ".join(names)}, and the manifest has {", ".join(wanted)}')
+        if wanted and (len(names) != len(wanted) or not all(name in known for name, known in zip(wanted, names, strict=True))):
+            said = ', '.join('/'.join(sorted(known)) for known in names)
+            raise ValueError(f'the {what} of the file are named {said}, and the manifest has {", ".join(wanted)}')
 
 
 def runner_of(manifest: Mapping[str, Any]) -> Any:

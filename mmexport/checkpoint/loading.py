@@ -46,7 +46,7 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
     report = LoadReport(state.source, len(wanted), missing, unexpected, misshaped)
     lost = len(missing) + len(misshaped)
     buffers = {key for key, _ in model.named_buffers()}
-    needed = tuple(key for key in missing if _is_read(key, buffers)) + misshaped
+    needed = tuple(line for line in missing + misshaped if _is_read(line.split(':')[0], buffers))
     if (needed or lost > MAX_MISSING * len(wanted)) and not allow_partial:
         first = (needed or missing)[0]
         raise CheckpointError(

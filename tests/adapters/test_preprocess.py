@@ -6,23 +6,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mmseg.models.data_preprocessor import SegDataPreProcessor
 from torch import nn
 
 from mmexport import Exporter
 from mmexport.adapters.preprocess import Preprocess
+from mmexport.compat import provide_mmcv_ext
 from mmexport.errors import ConfigError
 from tests.tiny import seeded, tiny
 
 
-class Unit(SegDataPreProcessor):
-    """A user's own, that brings pictures to 0..1 first."""
+def kinds() -> tuple[Any, Any]:
+    """mmseg's class, and a user's own that brings pictures to 0..1 first."""
+    provide_mmcv_ext()
+    from mmseg.models.data_preprocessor import SegDataPreProcessor
 
-    def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
-        return super().forward({**data, 'inputs': [picture.float() / 255 for picture in data['inputs']]}, training)
+    class Unit(SegDataPreProcessor):
+        def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
+            found: dict[str, Any] = super().forward({**data, 'inputs': [picture.float() / 255 for picture in data['inputs']]}, training)
+            return found
+
+    return SegDataPreProcessor, Unit
 
 
-def model_with(kind: type[SegDataPreProcessor], **options: Any) -> nn.Module:
+def model_with(kind: Any, **options: Any) -> nn.Module:
     model = nn.Module()
     model.data_preprocessor = kind(mean=[123.7, 116.3, 103.5], std=[58.4, 57.1, 57.4], **options)
     return model
@@ -31,14 +37,14 @@ def model_with(kind: type[SegDataPreProcessor], **options: Any) -> nn.Module:
 @pytest.mark.parametrize('options', [{}, dict(bgr_to_rgb=True), dict(test_cfg=dict(size_divisor=64), pad_val=0, seg_pad_val=255)])
 @pytest.mark.parametrize('inside', [False, True])
 def test_mmsegs_own_is_read_rightly(options: dict[str, Any], inside: bool) -> None:
-    model = model_with(SegDataPreProcessor, **options)
+    model = model_with(kinds()[0], **options)
     preprocess = Preprocess.of(model, inside)
     preprocess.hold_to(model)
     assert preprocess.describe()['mean'] == pytest.approx([123.7, 116.3, 103.5])
 
 
 def test_one_of_the_users_own_is_not_put_into_the_graph_nor_described_wrongly() -> None:
-    model = model_with(Unit)
+    model = model_with(kinds()[1])
     with pytest.raises(ConfigError, match='the Unit of this model does not make'):
         Preprocess.of(model, inside=True).hold_to(model)
     outside = Preprocess.of(model, inside=False)
@@ -50,6 +56,6 @@ def test_one_of_the_users_own_is_not_put_into_the_graph_nor_described_wrongly() 
 def test_the_exporter_asks(tmp_path: Path) -> None:
     model = copy.deepcopy(seeded('fcn'))
     theirs = model.data_preprocessor
-    model.data_preprocessor = Unit(mean=theirs.mean.flatten().tolist(), std=theirs.std.flatten().tolist())  # type: ignore[union-attr, operator]
+    model.data_preprocessor = kinds()[1](mean=theirs.mean.flatten().tolist(), std=theirs.std.flatten().tolist())  # type: ignore[union-attr, operator]
     with pytest.raises(ConfigError, match='Unit'):
         Exporter(tiny('fcn', inputs=dict(normalize=True)), work_dir=tmp_path, model=model).run()

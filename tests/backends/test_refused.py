@@ -50,7 +50,8 @@ def test_outputs_go_by_the_names_of_the_manifest(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(OpenVINO, 'convert', lambda self, program, folder, names: convert(self, program, folder, names[::-1]))
     found = Exporter(tiny('fcn', backends=['openvino'], outputs='final'), work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
     assert found.passed is False
-    assert 'the outputs of the file are named scores, labels, and the manifest has labels, scores' in found.reasons[0]
+    assert 'the outputs of the file are named' in found.reasons[0]
+    assert 'and the manifest has labels, scores' in found.reasons[0]
 
 
 def test_a_file_that_takes_its_process_with_it_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,9 +105,9 @@ def load(file: Path, device: torch.device) -> Callable[..., Any]:
     return Session(file, device)
 
 
-def names(runner: Any) -> Mapping[str, list[str]]:
+def names(runner: Any) -> Mapping[str, list[set[str]]]:
     session = runner.session
-    return {'inputs': [value.name for value in session.get_inputs()], 'outputs': [value.name for value in session.get_outputs()]}
+    return {'inputs': [{value.name} for value in session.get_inputs()], 'outputs': [{value.name} for value in session.get_outputs()]}
 
 
 def facts(runner: Any) -> Mapping[str, Any]:

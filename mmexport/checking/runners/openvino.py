@@ -39,9 +39,6 @@ class Compiled:
         return tuple(torch.from_numpy(answers[port].copy()) for port in self.compiled.outputs)
 
 
-def names(runner: Any) -> Mapping[str, list[str]]:
-    return {'inputs': [_name(port) for port in runner.compiled.inputs], 'outputs': [_name(port) for port in runner.compiled.outputs]}
-
-
-def _name(port: Any) -> str:
-    return ' '.join(sorted(port.get_names()))
+def names(runner: Any) -> Mapping[str, list[set[str]]]:
+    compiled = runner.compiled
+    return {'inputs': [port.get_names() for port in compiled.inputs], 'outputs': [port.get_names() for port in compiled.outputs]}
