@@ -93,11 +93,17 @@ class Preprocess(nn.Module):
             return
         picture = torch.randint(0, 256, (self.channels, *SIDES), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
         theirs = preprocessed(model, picture)[..., :SIDES[0], :SIDES[1]].to(self.mean)
-        ours = self.normalize(picture[None].to(self.mean))
-        self.own_way = theirs.shape != ours.shape or not torch.allclose(theirs, ours, rtol=1e-4, atol=1e-4)
+        if self.flip and self.channels != 3 and not self._makes(theirs, picture):
+            # Of other than three channels mmseg leaves the order as it is, whatever its bgr_to_rgb; Open-CD swaps each three.
+            self.flip = False
+        self.own_way = not self._makes(theirs, picture)
         if self.own_way and self.inside:
             raise ConfigError(f'the {type(model.data_preprocessor).__name__} of this model does not make (picture - mean) / std of a '
                               'picture, so it cannot be put into the graph: leave export.inputs.normalize off and run it before the file')
+
+    def _makes(self, image: Tensor, picture: Tensor) -> bool:
+        ours = self.normalize(picture[None].to(self.mean))
+        return image.shape == ours.shape and torch.allclose(image, ours, rtol=1e-4, atol=1e-4)
 
     def describe(self) -> dict[str, Any]:
         if self.own_way:

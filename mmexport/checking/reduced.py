@@ -30,7 +30,7 @@ REDUCED = {'float16': Reduced(median=5e-3, agreement=0.99), 'bfloat16': Reduced(
 
 def rule(precision: str) -> str:
     limits = REDUCED[precision]
-    return f'{precision}: median <= {limits.median:g}, {limits.agreement:.0%} of clear decisions stay'
+    return f'{precision}: median <= {limits.median:g}, {limits.agreement:.0%} of clear decisions or instances stay'
 
 
 def reason(precision: str, continuous: bool, median: float | None, cosine: float | None, beyond: float | None,

@@ -43,6 +43,17 @@ def test_mmsegs_own_is_read_rightly(options: dict[str, Any], inside: bool) -> No
     assert preprocess.describe()['mean'] == pytest.approx([123.7, 116.3, 103.5])
 
 
+def test_the_order_of_six_channels_is_what_the_model_makes_of_it() -> None:
+    """mmseg swaps three channels and no others."""
+    model = nn.Module()
+    model.data_preprocessor = kinds()[0](mean=[123.7, 116.3, 103.5] * 2, std=[58.4, 57.1, 57.4] * 2, bgr_to_rgb=True)
+    preprocess = Preprocess.of(model, inside=True)
+    assert preprocess.flip
+    preprocess.hold_to(model)
+    assert not preprocess.flip
+    assert preprocess.describe()['swaps_bgr_rgb'] is False
+
+
 def test_one_of_the_users_own_is_not_put_into_the_graph_nor_described_wrongly() -> None:
     model = model_with(kinds()[1])
     with pytest.raises(ConfigError, match='the Unit of this model does not make'):
