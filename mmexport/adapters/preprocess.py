@@ -94,7 +94,7 @@ class Preprocess(nn.Module):
         picture = torch.randint(0, 256, (self.channels, *SIDES), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
         theirs = preprocessed(model, picture)[..., :SIDES[0], :SIDES[1]].to(self.mean)
         if self.flip and self.channels != 3 and not self._makes(theirs, picture):
-            # Of other than three channels mmseg leaves the order as it is, whatever its bgr_to_rgb; Open-CD swaps each three.
+            # Of other than three channels mmseg leaves the order as it is, whatever its bgr_to_rgb; a class for two pictures may swap both.
             self.flip = False
         self.own_way = not self._makes(theirs, picture)
         if self.own_way and self.inside:
