@@ -33,7 +33,7 @@ def test_the_adapter_agrees_with_test_step(name: str, normalize: bool, photograp
     scale = (320, 240) if name == 'setr_vit' else (192, 128)
     adapter, photograph = photographed(name, photograph_file, scale, normalize=normalize)
     assert photograph.packed is not None
-    check = check_pipeline(adapter, adapter, photograph)
+    check = check_pipeline('torchscript', adapter, adapter, photograph)
     assert check.passed and check.agreement == 1.0, check.summary
     if name == 'setr_vit':
         assert tuple(photograph.image.shape[2:]) == (128, 160)
@@ -42,7 +42,7 @@ def test_the_adapter_agrees_with_test_step(name: str, normalize: bool, photograp
 @pytest.mark.parametrize('name', ['mask2former_r50', 'mask2former_r50_ade20k', 'fcn'])
 def test_padding_is_cropped_away_and_excuses_only_what_it_decides(name: str, photograph_file: Path) -> None:
     adapter, photograph = photographed(name, photograph_file, (170, 120))
-    check = check_pipeline(adapter, adapter, photograph)
+    check = check_pipeline('torchscript', adapter, adapter, photograph)
     assert (check.padded != (0, 0)) == name.startswith('mask2former')
     assert check.threshold == 1.0
     assert check.passed, check.summary
@@ -61,7 +61,7 @@ def test_padding_is_cropped_away_and_excuses_only_what_it_decides(name: str, pho
             panoptic[0, rows, columns] = (panoptic[0, rows, columns] + 1) % adapter.num_classes
             return panoptic, *rest
 
-        assert check_pipeline(adapter, wrong, photograph).passed is False
+        assert check_pipeline('torchscript', adapter, wrong, photograph).passed is False
 
 
 def test_another_answer_does_not_pass(photograph_file: Path) -> None:
@@ -71,7 +71,7 @@ def test_another_answer_does_not_pass(photograph_file: Path) -> None:
         labels, scores = adapter(image)
         return labels.roll(8, dims=2), scores
 
-    check = check_pipeline(adapter, shifted, photograph)
+    check = check_pipeline('torchscript', adapter, shifted, photograph)
     assert check.passed is False
     assert 'test_step' in str(check.reason)
 
@@ -89,9 +89,9 @@ def test_test_step_itself_has_the_word(photograph_file: Path, monkeypatch: pytes
 
 def test_what_is_not_run_says_why(photograph_file: Path) -> None:
     adapter, photograph = photographed('fcn', photograph_file, (192, 128), outputs='raw')
-    assert check_pipeline(adapter, adapter, photograph).summary == 'not run: raw outputs hold no decisions'
+    assert check_pipeline('torchscript', adapter, adapter, photograph).summary == 'not run: raw outputs hold no decisions'
     adapter, photograph = photographed('fcn', photograph_file, (192, 128), dynamic=('batch',))
     assert photograph.image.shape == SHAPE
-    check = check_pipeline(adapter, adapter, photograph)
+    check = check_pipeline('torchscript', adapter, adapter, photograph)
     assert check.passed is None
     assert check.summary == 'not run: the file takes one size only'
