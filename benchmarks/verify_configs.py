@@ -1,6 +1,6 @@
 """Export and verify every config at its full size, with seeded weights, in a process each; the README's table comes from here.
 
-Traced at the config's native size and checked at 250x333, at another aspect and at batch 2; with --reverse traced at 2x250x333 and
+Traced at the config's native size and checked at 251x333, at another aspect and at batch 3; with --reverse traced at 2x250x333 and
 checked at the native size.
     python benchmarks/verify_configs.py --out benchmarks/results/verify_configs.json
 """

@@ -48,10 +48,8 @@ class Report:
     def passed(self) -> bool | None:
         if self.failures:
             return False
-        verdicts = [check.passed for check in self.checks]
-        if any(verdict is None for verdict in verdicts) or not verdicts:
-            return None
-        return all(verdicts) and all(pipeline.passed is not False for pipeline in self.pipelines)
+        verdicts = [self.passed_in(check.backend) for check in self.checks]
+        return None if None in verdicts or not verdicts else all(verdicts)
 
     def passed_in(self, backend: str) -> bool | None:
         """The verdict on one format, of which the config's own pipeline has a say too."""

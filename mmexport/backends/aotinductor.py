@@ -14,8 +14,8 @@ from .from_program import ProgramBackend
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-# Inductor lays pictures out channels last for convolutions. On a CPU oneDNN then adds up one input channel after another: of 270 channels
-# 8 times the rounding error, with which OCRNet left the tolerance, and PSPNet and SegFormer were slower.
+# Inductor lays pictures out channels last for convolutions. On a CPU oneDNN then rounds worse, the more so the more channels are added up:
+# OCRNet left the tolerance.
 FOR_CPU = {'layout_optimization': False}
 
 

@@ -135,8 +135,7 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
 def _kept(runner: Runner, image: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """The answers as they were given, and what they are now."""
     with torch.no_grad():
-        outputs = runner(image)
-    kept = [output for output in (outputs if isinstance(outputs, (tuple, list)) else (outputs,)) if isinstance(output, Tensor)]
+        kept = [output for output in _all(runner(image)) if isinstance(output, Tensor)]
     return kept, [output.clone() for output in kept]
 
 
@@ -158,8 +157,11 @@ def _classes_seen(samples: Sequence[Sample], manifest: dict[str, Any]) -> int | 
 
 
 def _cpu(outputs: Any) -> tuple[Tensor, ...]:
-    outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
-    return tuple(output.cpu() if isinstance(output, Tensor) else output for output in outputs)
+    return tuple(output.cpu() if isinstance(output, Tensor) else output for output in _all(outputs))
+
+
+def _all(outputs: Any) -> Sequence[Any]:
+    return outputs if isinstance(outputs, (tuple, list)) else (outputs,)
 
 
 def _reason(exc: Exception) -> str:

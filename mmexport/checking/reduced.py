@@ -9,8 +9,8 @@ FULL = 'float32'
 # Figures in the task's own terms that are shares of 1.
 AGREEMENTS = ('clear_agreement', 'mask_iou')
 CLEAR_SHARE = 0.25
-# Of one instance, over what the median may be.
-WORST_SCORE = 10.0
+# Times what the median may be: what one unit that is off by more stands out by.
+STANDS_OUT = 10.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _wrong_instances(limits: Reduced, metrics: Mapping[str, Any]) -> str | None:
     found = 1 - float(metrics['rows_lost']) / max(float(metrics['rows']), 1.0)
     if not found >= limits.agreement:
         return f'{found:.2%} of the instances are found again, {limits.agreement:.0%} must be'
-    off, allowed = float(metrics['score_error']) / max(float(metrics['best_score']), 1e-12), WORST_SCORE * limits.median
+    off, allowed = float(metrics['score_error']) / max(float(metrics['best_score']), 1e-12), STANDS_OUT * limits.median
     if not off <= allowed:
         return f'a score is off by {off:.1e} of the best, {allowed:g} may be'
     return None if float(metrics['box_error']) <= 1 else f"a box is {metrics['box_error']:.0f} pixels off its mask, 1 may be"

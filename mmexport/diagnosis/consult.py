@@ -16,7 +16,7 @@ from ..backends.from_program import ProgramBackend
 from ..backends.program import AXIS, generic
 from ..checking.comparison import Comparison
 from ..checking.main import EAGER
-from ..checking.reduced import FULL, REDUCED
+from ..checking.reduced import FULL, REDUCED, STANDS_OUT
 from ..checking.samples import Sample
 from ..errors import LoweringError, first_line
 from ..expected import model_floors
@@ -117,7 +117,7 @@ class Consultation:
     def _may_be_off(self, backend: Backend) -> float:
         """In fewer bits every layer is off; a fault stands out from ten times what the median may be."""
         precision = {'fp16': 'float16', 'bf16': 'bfloat16'}.get(getattr(backend, 'precision', ''), FULL)
-        return self.tolerance if precision == FULL else max(self.tolerance, 10 * REDUCED[precision].median)
+        return self.tolerance if precision == FULL else max(self.tolerance, STANDS_OUT * REDUCED[precision].median)
 
     def _example(self, backend: Backend, example: Tensor) -> Tensor:
         """A picture of the shape that `backend` lowers with."""

@@ -40,7 +40,7 @@ def test_what_is_no_number_is_left_to_sympy():
 
 
 def test_an_index_into_shifted_windows_comes_to_an_end():
-    """Of Swin's first stage, rolled by 3 of a window of 7, sizes open: sympy.simplify took more than 60 s of it and was not waited for."""
+    """Of Swin's first stage, rolled by 3 of a window of 7, sizes open: sympy.simplify was not waited for."""
     windows = FloorDiv(FloorDiv(FloorDiv(SIZE + 3, 4) + 1, 2) + 6, 7)
     width = FloorDiv(FloorDiv(SIZE + 3, 4) + 1, 2)
     rolled = ModularIndexing(ROW, 1, width) + sympy.Mod(7 * windows - 3, 7 * windows)

@@ -14,91 +14,13 @@ import pytest
 
 from mmexport.sweep.document import write
 from mmexport.sweep.job import run
-from mmexport.sweep.plan import Job, configs, jobs, path_of
+from mmexport.sweep.plan import Job
 from mmexport.sweep.run import sweep, weights_of
 from mmexport.sweep.store import Store
 from mmexport.sweep.work import _run, work
 from tests.sweep import jobs as quick
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_the_smallest_of_a_folder_stands_for_it() -> None:
-    from mmexport.compat import provide_mmcv_ext
-    from mmexport.sweep.plan import _by_size
-    provide_mmcv_ext()
-    kind, path = next(iter(_by_size(path_of('mmseg::pidnet/x.py').parent)))
-    assert kind == 'PIDNet'
-    assert path.name.startswith('pidnet-s_')
-
-
-def test_the_smallest_is_known_where_rates_are_read_from_a_ramp() -> None:
-    """Transformers read their rates of stochastic depth from a linspace, which a build of shapes alone has no numbers for."""
-    from mmexport.compat import provide_mmcv_ext
-    from mmexport.sweep.plan import _by_size, _parameters
-    provide_mmcv_ext()
-    folder = path_of('mmseg::segnext/x.py').parent
-    sizes = [_parameters(path) for _, path in _by_size(folder)]
-    assert sizes == sorted(sizes)
-    assert 1e6 < sizes[0] < sizes[-1] < 1e9
-    assert 'mscan-t' in next(iter(_by_size(folder)))[1].name
-
-
-def test_the_other_size_is_never_the_traced_one() -> None:
-    for size in ((256, 256), (320, 384)):
-        job = jobs(['mmseg'], ['onnx'], size, r'fcn_r18b-d8')[0]
-        assert job.size == size
-        assert job.other != size
-
-
-def test_jobs_come_format_by_format() -> None:
-    found = jobs(['mmseg'], ['torchscript', 'onnx'], (256, 256), r'fcn_r18b-d8')
-    assert [job.backend for job in found] == ['torchscript'] * 2 + ['onnx'] * 2
-    assert configs('mmseg', r'fcn_r18b-d8') == [job.config for job in found[:2]]
-
-
-def test_a_patch_that_is_in_no_commit_yet_makes_another_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mmexport.sweep import command
-    answers = {'rev-parse': str(Path(command.__file__).parents[2]), 'diff': '', 'describe': 'abc1234', 'ls-files': ''}
-    monkeypatch.setattr(command, '_git', lambda root, verb, *rest: answers[verb])
-    assert command._commit() == 'abc1234'
-    answers['ls-files'] = 'patches/upsample.py'
-    assert command._commit().startswith('abc1234-dirty-')
-
-
-def test_a_row_is_kept_for_its_versions_and_commit(tmp_path: Path) -> None:
-    job = quick.jobs(1)[0]
-    one = Store(tmp_path / 'done.sqlite', dict(torch='2.13', commit='one'))
-    one.keep(job, dict(**job.as_dict(), passed=False))
-    assert one.has(job)
-    other = Store(tmp_path / 'done.sqlite', dict(torch='2.13', commit='two'))
-    assert not other.has(job)
-    other.keep(job, dict(**job.as_dict(), passed=True))
-    assert [row['under']['commit'] for row in other.rows()] == ['two']
-
-
-def test_rows_of_another_machine_are_taken_once(tmp_path: Path) -> None:
-    job, other = quick.jobs(2)
-    there = Store(tmp_path / 'there.sqlite', dict(commit='one'))
-    there.keep(job, dict(**job.as_dict(), passed=True))
-    here = Store(tmp_path / 'here.sqlite', dict(commit='one'))
-    assert here.take(there.rows()) == 1
-    assert here.take(there.rows()) == 0
-    assert here.has(job)
-    assert not here.has(other)
-    assert here.rows() == there.rows()
-    assert not Store(tmp_path / 'here.sqlite', dict(commit='two')).has(job)
-
-
-def test_an_older_row_of_another_machine_replaces_no_newer_one(tmp_path: Path) -> None:
-    job = quick.jobs(1)[0]
-    here = Store(tmp_path / 'here.sqlite', dict(commit='two'))
-    here.keep(job, dict(**job.as_dict(), passed=False))
-    old = dict(**job.as_dict(), passed=True, under=dict(commit='one'))
-    assert here.take([old]) == 1
-    assert [row['under']['commit'] for row in here.rows()] == ['two']
-    assert here.take([{**old, 'under': dict(commit='three'), 'at': '2999-01-01 00:00:00'}]) == 1
-    assert [row['under']['commit'] for row in here.rows()] == ['three']
 
 
 def test_what_failed_is_done_again_where_that_was_asked_or_limits_grew(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""For which code and versions a row is kept, and which of two rows stays."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mmexport.sweep import command
+from mmexport.sweep.store import Store
+from tests.sweep import jobs as quick
+
+
+def test_a_patch_that_is_in_no_commit_yet_makes_another_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {'rev-parse': str(Path(command.__file__).parents[2]), 'diff': '', 'describe': 'abc1234', 'ls-files': ''}
+    monkeypatch.setattr(command, '_git', lambda root, verb, *rest: answers[verb])
+    assert command._commit() == 'abc1234'
+    answers['ls-files'] = 'patches/upsample.py'
+    assert command._commit().startswith('abc1234-dirty-')
+
+
+def test_a_row_is_kept_for_its_versions_and_commit(tmp_path: Path) -> None:
+    job = quick.jobs(1)[0]
+    one = Store(tmp_path / 'done.sqlite', dict(torch='2.13', commit='one'))
+    one.keep(job, dict(**job.as_dict(), passed=False))
+    assert one.has(job)
+    other = Store(tmp_path / 'done.sqlite', dict(torch='2.13', commit='two'))
+    assert not other.has(job)
+    other.keep(job, dict(**job.as_dict(), passed=True))
+    assert [row['under']['commit'] for row in other.rows()] == ['two']
+
+
+def test_rows_of_another_machine_are_taken_once(tmp_path: Path) -> None:
+    job, other = quick.jobs(2)
+    there = Store(tmp_path / 'there.sqlite', dict(commit='one'))
+    there.keep(job, dict(**job.as_dict(), passed=True))
+    here = Store(tmp_path / 'here.sqlite', dict(commit='one'))
+    assert here.take(there.rows()) == 1
+    assert here.take(there.rows()) == 0
+    assert here.has(job)
+    assert not here.has(other)
+    assert here.rows() == there.rows()
+    assert not Store(tmp_path / 'here.sqlite', dict(commit='two')).has(job)
+
+
+def test_an_older_row_of_another_machine_replaces_no_newer_one(tmp_path: Path) -> None:
+    job = quick.jobs(1)[0]
+    here = Store(tmp_path / 'here.sqlite', dict(commit='two'))
+    here.keep(job, dict(**job.as_dict(), passed=False))
+    old = dict(**job.as_dict(), passed=True, under=dict(commit='one'))
+    assert here.take([old]) == 1
+    assert [row['under']['commit'] for row in here.rows()] == ['two']
+    assert here.take([{**old, 'under': dict(commit='three'), 'at': '2999-01-01 00:00:00'}]) == 1
+    assert [row['under']['commit'] for row in here.rows()] == ['three']
