@@ -49,8 +49,9 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     running = sum(seconds for step, seconds in report.seconds.items() if step.startswith('Running'))
     # The calls that the checker times, and its last look at the first sample.
     timed = found['p50_s'] * (min(CALLS, math.ceil(ENOUGH / found['p50_s'])) + 1)
-    typical = (report.eager_s or 0) * min(CALLS, math.ceil(ENOUGH / (report.eager_s or 1)))
-    watched = min(report.eager_s or 0, next(seconds for step, seconds in report.seconds.items() if step.startswith('Looking')))
+    eager = report.checks[0].eager_s or 0
+    typical = eager * min(CALLS, math.ceil(ENOUGH / (eager or 1)))
+    watched = min(eager, next(seconds for step, seconds in report.seconds.items() if step.startswith('Looking')))
     forward = running + watched + found['run_s'] + timed + typical
     return dict(config=name, backend=backend, passed=report.passed, total_s=total, forward_s=forward, beyond_s=total - forward,
                 steps=dict(report.seconds), load_s=found['load_s'], others=busy)

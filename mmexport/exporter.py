@@ -22,7 +22,7 @@ from .device import Audit, mended
 from .device.outside import stop_gradients
 from .diagnosis import Consultation
 from .errors import ConfigError
-from .expected import PHOTOGRAPH, Memory, expect, typical_seconds, with_patched
+from .expected import PHOTOGRAPH, Memory, expect, with_patched
 from .fresh import waiting
 from .inputs import make_inputs, other_shapes, traced_shape
 from .lowering import lower_all, none_was_made
@@ -109,7 +109,6 @@ class Exporter:
 
     def _export(self, adapter: Adapter, images: dict[str, Tensor], photograph: Photograph | None, audit: Audit) -> Report:
         samples = self._expect(adapter, images)
-        eager_s = typical_seconds(adapter, images['traced']) if self.checking else None
         with workshop(self.work_dir) as shop, ExitStack() as until_checked:
             with self._patched() as applied:
                 self.memory.patches = repr(self.section['patches'])
@@ -128,7 +127,7 @@ class Exporter:
                 stages=tuple(self._stages(adapter, samples)), checks=tuple(checks),
                 pipelines=pipelines, floors={s.name: dict(s.floors) for s in samples},
                 failures={name: str(error) for name, error in failures.items()},
-                diagnoses=tuple(self.consultation.found), eager_s=eager_s, audit=audit, tolerance=self.tolerance,
+                diagnoses=tuple(self.consultation.found), audit=audit, tolerance=self.tolerance,
                 seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir)
             report = deliver(report, samples, keep=self.samples and self.checking)
             if not artifacts:

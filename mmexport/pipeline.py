@@ -50,13 +50,17 @@ class PipelineCheck:
         return {**asdict(self), 'passed': self.passed, 'reason': self.reason}
 
 
+def why_not_run(adapter: Adapter, photograph: Photograph) -> str | None:
+    """Why there is nothing to compare, to be asked before a file is loaded for it; None where there is."""
+    if adapter.outputs != 'final':
+        return 'raw outputs hold no decisions'
+    return photograph.reason if photograph.packed is None else None
+
+
 def check_pipeline(backend: str, adapter: Adapter, artifact: Callable[[Tensor], Any], photograph: Photograph,
                    precision: str = FULL) -> PipelineCheck:
-    """Compare the artifact's decisions on the photograph with those of the model's own ``test_step``."""
-    if adapter.outputs != 'final':
-        return PipelineCheck(backend, skipped='raw outputs hold no decisions')
-    if photograph.packed is None:
-        return PipelineCheck(backend, skipped=photograph.reason)
+    """Compare the artifact's decisions on the photograph with those of the model's own ``test_step``, unless `why_not_run`."""
+    assert photograph.packed is not None
     image, (height, width) = photograph.image, photograph.img_shape
     padded = (image.shape[2] - height, image.shape[3] - width)
     with torch.no_grad():

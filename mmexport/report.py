@@ -42,7 +42,6 @@ class Report:
     # Formats that could not be made, each with the reason.
     failures: Mapping[str, str] = field(default_factory=dict)
     diagnoses: tuple[Diagnosis, ...] = ()
-    eager_s: float | None = None
 
     @property
     def passed(self) -> bool | None:
@@ -88,11 +87,12 @@ class Report:
             device=self.device, task=self.task, outputs=self.outputs, audit=self.audit.as_dict(), fit=self.fit and self.fit.as_dict(),
             patches=[row.as_dict() for row in self.applied],
             artifacts=[dict(backend=a.backend, file=str(a.file), verified=check.passed, reason=check.reason, manifest=a.manifest,
-                            found=check.found) for a, check in zip(self.artifacts, self.checks, strict=True)],
+                            found=check.found, eager_s=check.eager_s, over_eager=check.over_eager)
+                       for a, check in zip(self.artifacts, self.checks, strict=True)],
             stages=[row.as_dict() for row in self.stages], pipelines=[row.as_dict() for row in self.pipelines],
             floors={name: dict(floors) for name, floors in self.floors.items()}, tolerance=self.tolerance,
             failures=dict(self.failures), diagnoses=[row.as_dict() for row in self.diagnoses],
-            eager_s=self.eager_s, seconds=dict(self.seconds), versions=dict(self.versions))
+            seconds=dict(self.seconds), versions=dict(self.versions))
 
     def lines(self) -> Iterator[str]:
         """The terminal table, plain text, at most 80 columns."""
@@ -133,8 +133,7 @@ class Report:
         """One line a format: size, parity, the time of a call of its own and over eager's, where it was checked."""
         yield f"{'format':<14}{'file':<12}{'MB':>7}{'parity':>9}{'p50 ms':>9}{'/eager':>8}  checked on"
         for artifact, check in zip(self.artifacts, self.checks, strict=True):
-            seconds = check.found.get('p50_s') if check.found else None
-            time = f'{1e3 * seconds:>9.0f}{seconds / self.eager_s:>8.2f}' if seconds and self.eager_s else f"{'-':>9}{'-':>8}"
+            time = f'{1e3 * check.seconds:>9.0f}{check.over_eager:>8.2f}' if check.seconds and check.over_eager else f"{'-':>9}{'-':>8}"
             parity = {True: 'pass', False: 'FAIL', None: 'not run'}[check.passed]
             size = artifact.manifest['bytes'] / 1e6
             yield f'{artifact.backend:<14}{artifact.file.name:<12}{size:>7.1f}{parity:>9}{time}  {self.device if check.found else "-"}'

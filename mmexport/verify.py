@@ -24,10 +24,14 @@ MAX_SAMPLE_BYTES = 50_000_000
 
 @dataclass(frozen=True)
 class Verification:
-    """What the child process found about one artifact; `passed` is None where it was not run."""
+    """What the child process found about one artifact; `passed` is None where it was not run.
+
+    `eager_s` is the median time of a call of the unpatched eager model on the same input, in seconds.
+    """
 
     backend: str
     found: Mapping[str, Any] | None
+    eager_s: float | None = None
 
     @property
     def rows(self) -> list[Comparison]:
@@ -36,6 +40,15 @@ class Verification:
     @property
     def reason(self) -> str | None:
         return None if self.found is None else verdict(dict(self.found))
+
+    @property
+    def seconds(self) -> float | None:
+        """The median time of a call of the file; None where it was not run, or does not run."""
+        return self.found.get('p50_s') if self.found else None
+
+    @property
+    def over_eager(self) -> float | None:
+        return self.seconds / self.eager_s if self.seconds and self.eager_s else None
 
     @property
     def died(self) -> bool:

@@ -10,7 +10,7 @@ import torch
 from mmexport.adapters import Adapter, build_adapter
 from mmexport.adapters.base import InputGuard
 from mmexport.photograph import Photograph, read_photograph
-from mmexport.pipeline import check_pipeline, run_test_step
+from mmexport.pipeline import PipelineCheck, check_pipeline, run_test_step, why_not_run
 from tests.tiny import SHAPE, seeded, tiny
 
 CPU = torch.device('cpu')
@@ -89,9 +89,10 @@ def test_test_step_itself_has_the_word(photograph_file: Path, monkeypatch: pytes
 
 def test_what_is_not_run_says_why(photograph_file: Path) -> None:
     adapter, photograph = photographed('fcn', photograph_file, (192, 128), outputs='raw')
-    assert check_pipeline('torchscript', adapter, adapter, photograph).summary == 'not run: raw outputs hold no decisions'
+    assert why_not_run(adapter, photograph) == 'raw outputs hold no decisions'
     adapter, photograph = photographed('fcn', photograph_file, (192, 128), dynamic=('batch',))
     assert photograph.image.shape == SHAPE
-    check = check_pipeline('torchscript', adapter, adapter, photograph)
+    assert why_not_run(adapter, photograph) == 'the file takes one size only'
+    check = PipelineCheck('torchscript', skipped=why_not_run(adapter, photograph))
     assert check.passed is None
     assert check.summary == 'not run: the file takes one size only'

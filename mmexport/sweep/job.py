@@ -120,10 +120,9 @@ def _row(report: Report, size: tuple[int, int], other: tuple[int, int] | None) -
     for row in check.rows:
         if row.stage == EAGER and row.max_rel is not None:
             worst[row.sample] = max(worst.get(row.sample, 0.0), row.max_rel)
-    seconds = check.found.get('p50_s') if check.found else None
     return dict(passed=bool(report.passed), reason=None if report.passed else '; '.join(report.reasons), task=report.task, worst=worst,
                 floor=max((row.floor for row in check.rows), default=0.0), traced=list(size), checked=list(other) if other else None,
-                bytes=artifact.manifest['bytes'], over_eager=seconds / report.eager_s if seconds and report.eager_s else None)
+                bytes=artifact.manifest['bytes'], over_eager=check.over_eager)
 
 
 def _own_size(cfg: Config) -> tuple[int, int] | None:
