@@ -42,8 +42,11 @@ class AOTInductor(ProgramBackend):
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> dict[str, Any]:
         import torch._inductor
 
+        from .inductor_forms import in_fast_forms
         from .inductor_indices import helped_on
         device = program.example_inputs[0][0].device.type
+        if device == 'cpu':
+            program = in_fast_forms(program)
         options = {**(FOR_CPU if device == 'cpu' else {}), **self.options}
         started = time.perf_counter()
         with helped_on():
