@@ -49,9 +49,9 @@ def grid(value: Tensor, shapes: Shapes, offsets: Tensor, weights: Tensor, refere
     planes = value.permute(0, 2, 3, 1).flatten(0, 1).split([height * width for height, width in shapes], dim=-1)
     total: Tensor | None = None
     for level, (height, width) in enumerate(shapes):
-        x, y = _cells(reference[:, :, level], offsets[:, :, :, level], height, width)
         # Points before queries: a runtime then weighs and adds up along long rows, and not four numbers at a time.
-        at = torch.stack([(2 * x + 1) / width - 1, (2 * y + 1) / height - 1], dim=-1).permute(0, 2, 3, 1, 4).flatten(0, 1)
+        places = _places(reference[:, :, level], offsets[:, :, :, level].permute(0, 2, 3, 1, 4), height, width)
+        at = (2 * places - 1).flatten(0, 1)
         sampled = F.grid_sample(planes[level].unflatten(-1, (height, width)), at.to(value.dtype), mode='bilinear',
                                 padding_mode='zeros', align_corners=False)
         part = (sampled * weights[:, :, :, level].permute(0, 2, 3, 1).flatten(0, 1)[:, None]).sum(2)
@@ -93,6 +93,17 @@ def _cells(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> tuple
         moved = center[..., :2] + offsets / offsets.shape[-2] * center[..., 2:] * 0.5
         return moved[..., 0] * width - 0.5, moved[..., 1] * height - 0.5
     return center[..., 0] * width + offsets[..., 0] - 0.5, center[..., 1] * height + offsets[..., 1] - 0.5
+
+
+def _places(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> Tensor:
+    """Sampling places of one level over its size, 0 to 1: offsets and result (N, heads, P, Q, 2). x and y stay side by side in memory."""
+    center = reference[:, None, None]
+    if reference.shape[-1] == 4:
+        return center[..., :2] + offsets / offsets.shape[2] * center[..., 2:] * 0.5
+    # A tensor each: a number would be fixed where a size is traced.
+    one = offsets.new_ones(())
+    cell = torch.stack([one / width, one / height])
+    return center + offsets * cell
 
 
 def corners(x: Tensor, y: Tensor, height: Any, width: Any) -> list[tuple[Tensor, Tensor, Tensor]]:
