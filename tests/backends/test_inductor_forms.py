@@ -27,6 +27,12 @@ def test_resized_takes_factors(factors: tuple[float, float]) -> None:
     torch.testing.assert_close(resized(x, None, False, factors), right)
 
 
+def test_places_are_not_counted_in_float16() -> None:
+    x = torch.randn(1, 1, 1, 900)
+    right = F.interpolate(x, (1, 3001), mode='bilinear', align_corners=False)
+    torch.testing.assert_close(resized(x.half(), (1, 3001), False, None).float(), right, rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.parametrize(('shifts', 'dims'), [((3, -2), (1, 2)), ((-3,), (3,)), ((0,), (1,)), ((4,), ())])
 def test_rolled_is_roll(shifts: tuple[int, ...], dims: tuple[int, ...]) -> None:
     x = torch.randn(2, 6, 7, 8)
