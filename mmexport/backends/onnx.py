@@ -15,6 +15,7 @@ from ..adapters import Adapter
 from ..artifact import Artifact
 from ..checking import quiet
 from ..errors import ConfigError, LoweringError, last_line
+from ..ops.lowerings import preferring
 from ..registry import BACKENDS
 from .base import Run, name_of
 from .from_program import ProgramBackend
@@ -88,7 +89,6 @@ class ONNX(ProgramBackend):
         return 'traced', self._traced(adapter, (example,))
 
     def _traced(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
-        from ..ops.lowerings import preferring
         with torch.no_grad(), silenced(), preferring(**self.forms):
             return torch.jit.trace(module, inputs, check_trace=False)
 
@@ -99,8 +99,6 @@ class ONNX(ProgramBackend):
 
     def _from_trace(self, module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], axes: dict[str, dict[int, str]]) -> Any:
         import onnx
-
-        from ..ops.lowerings import preferring
         with TemporaryDirectory() as folder, torch.no_grad(), silenced(), preferring(**self.forms):
             draft = Path(folder) / self.file
             try:
@@ -119,11 +117,10 @@ class ONNX(ProgramBackend):
             raise LoweringError(f'opset {self.opset} was asked for and the exporter wrote {written}: ask for opset={written}, or for the '
                                 'old exporter by dynamo=False')
         manifest['precision'] = PRECISIONS[self.precision]
-        domains = sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import})
-        image = manifest['inputs'][0]
-        manifest[self.name].update(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', domains=domains,
-                                   dynamo=self.dynamo, simplified=self.simplify, **half, nodes=sum(1 for _ in nodes(proto)),
-                                   trtexec=trtexec_line(self.file, image['traced'], image['dynamic']) if 'traced' in image else None)
+        manifest[self.name].update(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', dynamo=self.dynamo,
+                                   domains=sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import}), **half,
+                                   simplified=self.simplify, nodes=sum(1 for _ in nodes(proto)),
+                                   trtexec=trtexec_line(self.file, manifest['inputs'][0]))
         self._save(proto, folder / self.file, manifest)
         return manifest
 

@@ -1,16 +1,21 @@
 """The line that builds a TensorRT engine of an ONNX file with TensorRT's own ``trtexec``; it is written down and never run here."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 from .program import AXIS, RANGES
 
 
-def trtexec_line(file: str, shape: Sequence[int], dynamic: Sequence[str]) -> str:
-    """For the traced `shape` (N, 3, H, W), from half of its open sides to twice them; TF32 off, as parity was measured.
+def trtexec_line(file: str, image: Mapping[str, Any]) -> str | None:
+    """For the manifest's input, from half of its open sides to twice them; TF32 off, as parity was measured.
 
-    TensorRT reserves memory for the largest shape, so the line does not name all that the file can take.
+    TensorRT reserves memory for the largest shape, so the line does not name all that the file can take. None where no traced shape
+    (N, 3, H, W) is noted.
     """
+    if 'traced' not in image:
+        return None
+    shape, dynamic = image['traced'], image['dynamic']
     line = f'trtexec --onnx={file} --saveEngine={file.removesuffix(".onnx")}.engine --noTF32'
     if not dynamic:
         return line

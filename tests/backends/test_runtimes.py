@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[2]
 EXPORT = '''
 import sys
 from mmexport import Exporter
-from mmexport.backends.trtexec import trtexec_line
 from tests.tiny import seeded, tiny
 report = Exporter(tiny('fcn', outputs='raw', backends=['torchscript', 'onnx', 'openvino', 'torch_export']), work_dir=sys.argv[1],
                   model=seeded('fcn')).run()
@@ -60,10 +59,12 @@ def test_a_simplified_file_is_the_one_that_is_checked(tmp_path: Path) -> None:
 
 
 def test_the_line_for_trtexec_names_shapes_that_the_file_takes() -> None:
-    assert trtexec_line('model.onnx', (1, 3, 512, 100), ('batch', 'height', 'width')) == (
+    assert trtexec_line('model.onnx', dict(traced=(1, 3, 512, 100), dynamic=('batch', 'height', 'width'))) == (
         'trtexec --onnx=model.onnx --saveEngine=model.engine --noTF32 --minShapes=image:1x3x256x64 --optShapes=image:1x3x512x100 '
         '--maxShapes=image:2x3x1024x200')
-    assert 'Shapes' not in trtexec_line('model.onnx', (1, 3, 512, 512), ())
+    fixed = trtexec_line('model.onnx', dict(traced=(1, 3, 512, 512), dynamic=()))
+    assert fixed and 'Shapes' not in fixed
+    assert trtexec_line('model.onnx', dict(dynamic=())) is None
 
 
 @pytest.mark.slow
