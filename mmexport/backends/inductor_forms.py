@@ -1,9 +1,8 @@
 """Operators written so that Inductor makes fast code of them for a CPU.
 
 It writes each of these as a gather and computes, for every element that it reads, where that lies. Sizes are open, so that is a division
-of integers for each, and none of it vectorizes; and what comes before the operator (a norm, a ReLU) is computed anew at every read. Swin
-spent more time on its rolled windows than on its products. A resize is two products with matrices of weights, as a pooling is in
-`mmexport.ops.adaptive_pooling`; the others are slices put together.
+of integers for each, and none of it vectorizes; and what comes before the operator (a norm, a ReLU) is computed anew at every read. Here
+a resize is two products with matrices of weights, as a pooling is in `mmexport.ops.adaptive_pooling`; the others are slices put together.
 """
 from __future__ import annotations
 

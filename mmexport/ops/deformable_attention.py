@@ -90,7 +90,7 @@ def _cells(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> tuple
     """Sampling places in cells of one level, 0 at the centre of the first: x and y, each (N, Q, heads, P)."""
     center = reference[:, :, None, None]
     if reference.shape[-1] == 4:
-        moved = center[..., :2] + offsets / offsets.shape[-2] * center[..., 2:] * 0.5
+        moved = _in_box(center, offsets, offsets.shape[-2])
         return moved[..., 0] * width - 0.5, moved[..., 1] * height - 0.5
     return center[..., 0] * width + offsets[..., 0] - 0.5, center[..., 1] * height + offsets[..., 1] - 0.5
 
@@ -99,11 +99,16 @@ def _places(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> Tens
     """Sampling places of one level over its size, 0 to 1: offsets and result (N, heads, P, Q, 2). x and y stay side by side in memory."""
     center = reference[:, None, None]
     if reference.shape[-1] == 4:
-        return center[..., :2] + offsets / offsets.shape[2] * center[..., 2:] * 0.5
+        return _in_box(center, offsets, offsets.shape[2])
     # A tensor each: a number would be fixed where a size is traced.
     one = offsets.new_ones(())
     cell = torch.stack([one / width, one / height])
     return center + offsets * cell
+
+
+def _in_box(center: Tensor, offsets: Tensor, points: int) -> Tensor:
+    """Places around the centre of a reference box (x, y, w, h); an offset of `points` is half a side of it."""
+    return center[..., :2] + offsets / points * center[..., 2:] * 0.5
 
 
 def corners(x: Tensor, y: Tensor, height: Any, width: Any) -> list[tuple[Tensor, Tensor, Tensor]]:
