@@ -47,8 +47,8 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     total, busy = time.perf_counter() - started, others.load()
     found = report.checks[0].found or {}
     running = sum(seconds for step, seconds in report.seconds.items() if step.startswith('Running'))
-    # The calls that the checker times, and its last look at the first sample.
-    timed = found['p50_s'] * (min(CALLS, math.ceil(ENOUGH / found['p50_s'])) + 1)
+    # The calls that the checker times, its last call of the last sample, and its last look at the first.
+    timed = found['p50_s'] * (min(CALLS, math.ceil(ENOUGH / found['p50_s'])) + 1) + found['last_s']
     eager = report.checks[0].eager_s or 0
     typical = eager * min(CALLS, math.ceil(ENOUGH / (eager or 1)))
     watched = min(eager, next(seconds for step, seconds in report.seconds.items() if step.startswith('Looking')))

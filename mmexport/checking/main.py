@@ -72,7 +72,9 @@ def check(folder: Path, samples_file: Path, device: torch.device) -> dict[str, A
         with torch.no_grad():
             found['p50_s'] = typical(lambda: runner(image), device)
         # A file that remembers its calls is told from one that does not by the last of them.
+        called = time.perf_counter()
         kept, before = _kept(runner, samples[-1].image.to(device))
+        found['last_s'] = time.perf_counter() - called
         again = _check_sample(runner, samples[0], manifest, extra, device)
         if not all(torch.equal(one, other) for one, other in zip(kept, before, strict=True)):
             problem = 'its answers lie in memory of its own, which the next call writes over'
