@@ -24,6 +24,7 @@ from .diagnosis import Consultation
 from .errors import ConfigError
 from .expected import PHOTOGRAPH, Memory, expect, with_patched
 from .fresh import waiting
+from .garbage import few_collections
 from .inputs import make_inputs, other_shapes, traced_shape
 from .lowering import lower_all, none_was_made
 from .manifest import describe
@@ -137,7 +138,7 @@ class Exporter:
     def _load(self) -> tuple[nn.Module, LoadReport | None]:
         if self.model is not None:
             return self.model.to(self.device).eval(), self.fit
-        with self.step('Building the model and reading the checkpoint'):
+        with self.step('Building the model and reading the checkpoint'), few_collections():
             return load_model(self.cfg, self.checkpoint, self.device, self.options)
 
     def _adapt(self, model: nn.Module) -> Adapter:
@@ -181,7 +182,7 @@ class Exporter:
     def _lower(self, shop: Path, applied: Sequence[Applied], backend: Backend, adapter: Adapter, example: Tensor) -> Artifact:
         manifest = describe(adapter, example, self.section['inputs']['dynamic'], applied, versions(), str(self.cfg.filename),
                             self.checkpoint)
-        with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}'):
+        with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}'), few_collections():
             return backend.lower(adapter, example, shop / backend.name, manifest)
 
     def _stages(self, adapter: Adapter, samples: list[Sample]) -> list[Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def converted(program: ExportedProgram, opset: int, names: Sequence[str]) -> Any:
     """The ONNX model (a ``ModelProto``) of `program`, its outputs called `names`. It may raise anything that the exporter does."""
-    with rules_where_they_may_match():
+    with rules_where_they_may_match(), known_values():
         made = torch.onnx.export(decomposed_by_node(program), dynamo=True, opset_version=opset, verbose=False,
                                  input_names=input_names(len(program.graph_signature.user_inputs)), output_names=list(names))
     assert made is not None
@@ -58,3 +58,34 @@ def _where_it_may_match(rule: Any) -> Any:
 
     other.try_rewrite = try_rewrite
     return other
+
+
+@contextmanager
+def known_values() -> Iterator[None]:
+    """Let the exporter's pass that makes type promotion explicit take the value that a node has noted, which it else computes anew.
+
+    It runs the whole graph on fake tensors, sizes and all, to know the types that it compares; a promotion ends in the type that was
+    there before, so what is noted stays true, and the graph is the same. Checked on torch 2.13
+    (``torch/onnx/_internal/fx/passes/type_promotion.py``); where there is no such pass, nothing is changed.
+    """
+    try:
+        from torch.onnx._internal.fx.passes import type_promotion
+        interpreter, rule_of = type_promotion._TypePromotionInterpreter, type_promotion.get_type_promotion_rule
+    except (ImportError, AttributeError):
+        yield
+        return
+    compute = interpreter.run_node
+
+    def run_node(self: Any, node: Any) -> Any:
+        if node.op != 'call_function' or 'val' not in node.meta:
+            return compute(self, node)
+        if rule := rule_of(node, self.type_promotion_table):
+            with self._set_current_node(node):
+                self._maybe_promote_node(node, rule)
+        return node.meta['val']
+
+    interpreter.run_node = run_node  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        interpreter.run_node = compute  # type: ignore[method-assign]

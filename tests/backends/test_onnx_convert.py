@@ -1,4 +1,4 @@
-"""The optimizer of onnxscript, with its rules tried only where they may match."""
+"""The exporter's passes without what makes them slow: the same graph comes out."""
 from __future__ import annotations
 
 from collections import Counter
@@ -6,9 +6,11 @@ from typing import Any
 
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper
+from torch import Tensor, fx, nn
 
-from mmexport.backends.onnx_convert import rules_where_they_may_match
+from mmexport.backends.onnx_convert import known_values, rules_where_they_may_match
 
 pytest.importorskip('onnxscript', reason='the ONNX extra is not installed')
 
@@ -54,3 +56,46 @@ def test_no_rule_lists_the_graph_for_nodes_of_another_kind(monkeypatch: pytest.M
     with rules_where_they_may_match():
         optimizer.optimize(halves())
     assert set(tried) == {'Slice'}
+
+
+class Mixed(nn.Module):
+    """Whole numbers and floats in one expression, a square root and a mean of whole numbers, a number where a tensor may be."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        whole = image.to(torch.int64)
+        rows = torch.arange(image.shape[-1], device=image.device)
+        return (image * rows + whole.sqrt() + 2 * whole).mul(whole > 3) / (rows + 1) + whole.sum(dim=-1, keepdim=True) ** 0.5
+
+
+def promotions(with_known_values: bool) -> tuple[list[str], list[str]]:
+    """The nodes after the pass, in words; and the nodes that it computed anew."""
+    from torch.export import Dim, export
+    from torch.onnx._internal.exporter._fx_passes import insert_type_promotion_nodes
+    sides = {0: Dim.AUTO, 3: Dim.AUTO}
+    module = export(Mixed(), (torch.zeros(2, 3, 8, 16),), dynamic_shapes=(sides,)).run_decompositions({}).module(check_guards=False)
+    computed: list[str] = []
+    compute = fx.Interpreter.run_node
+
+    def watched(interpreter: fx.Interpreter, node: fx.Node) -> Any:
+        computed.append(node.name)
+        return compute(interpreter, node)
+
+    with pytest.MonkeyPatch.context() as watch:
+        watch.setattr(fx.Interpreter, 'run_node', watched)
+        if with_known_values:
+            with known_values():
+                insert_type_promotion_nodes(module)
+        else:
+            insert_type_promotion_nodes(module)
+    return [f'{node.format_node()} {node.meta.get("val")}' for node in module.graph.nodes], computed
+
+
+def test_promotions_are_the_same_where_known_values_are_not_computed_anew() -> None:
+    from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
+    usual = _TypePromotionInterpreter.run_node
+    there, every = promotions(with_known_values=False)
+    here, computed = promotions(with_known_values=True)
+    assert here == there
+    assert any('convert_element_type' in node for node in here)
+    assert 0 < len(computed) < len(every)
+    assert _TypePromotionInterpreter.run_node is usual
