@@ -1,19 +1,22 @@
 """What an export costs beyond the forward passes of its checks: python benchmarks/export_time.py --config pspnet --backend onnx.
 
-Forward passes are eager's, the patched model's, the one that the device audit watches, and the file's own in the checking process; all
-else is ours or the exporter's.
+Forward passes are eager's, the patched model's, the one that the device audit watches (what a plain one takes, made right after it and
+not counted), and the file's own in the checking process; all else is ours or the exporter's. A machine's speed changes from minute to
+minute: the bound is for the median of several exports.
 """
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from common import CONFIGS, ROOT, quiet, tool, write
+from common import CONFIGS, ROOT, python, quiet, tool, write
 from rounds import Others
 
 
@@ -22,39 +25,75 @@ def main() -> int:
     parser.add_argument('--config', default='pspnet')
     parser.add_argument('--backend', default='onnx')
     parser.add_argument('--size', nargs=2, type=int, default=(512, 1024))
+    parser.add_argument('--rounds', type=int, default=1, help='exports, each in a process of its own: imports count')
     parser.add_argument('--bound', type=float, help='seconds beyond forward passes; more is exit code 1')
     parser.add_argument('--out', type=Path, default=ROOT / 'benchmarks' / 'results' / 'export_time.json')
     args = parser.parse_args()
     quiet()
+    rows: list[dict[str, Any]] = []
+    for _ in range(args.rounds):
+        rows.append(row := one_round(args) if args.rounds == 1 else in_a_process(args))
+        write(args.out, rows, size=list(args.size))
+        print(f"{row['config']} to {row['backend']}: {row['beyond_s']:.1f} s beyond {row['forward_s']:.1f} s of forward passes", flush=True)
+    median = statistics.median(row['beyond_s'] for row in rows)
+    print(f'median {median:.1f} s')
+    return 0 if all(row['passed'] for row in rows) and (args.bound is None or median <= args.bound) else 1
+
+
+def one_round(args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        row = measure(args.config, args.backend, tuple(args.size), Path(folder))
-    write(args.out, [row], size=list(args.size))
-    print(f"{row['config']} to {row['backend']}: {row['beyond_s']:.1f} s beyond {row['forward_s']:.1f} s of forward passes")
-    return 0 if row['passed'] and (args.bound is None or row['beyond_s'] <= args.bound) else 1
+        return measure(args.config, args.backend, tuple(args.size), Path(folder))
+
+
+def in_a_process(args: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / 'row.json'
+        ran = python(Path(__file__), '--config', args.config, '--backend', args.backend, '--size', *args.size, '--out', out)
+        if not out.is_file():
+            raise SystemExit(ran.stderr[-2000:])
+        row: dict[str, Any] = json.loads(out.read_text())['rows'][0]
+        return row
 
 
 def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dict[str, Any]:
+    import torch
+
     from mmexport import Exporter
     from mmexport.checking.timing import CALLS, ENOUGH
     from mmexport.config import load_config
+
+    class Watched(Exporter):
+        """Times a plain pass of the network right after the one that the device audit watches."""
+
+        plain_s = 0.0
+
+        def _audit(self, adapter: Any, image: torch.Tensor) -> Any:
+            found = super()._audit(adapter, image)
+            called = time.perf_counter()
+            with torch.no_grad():
+                adapter(image)
+            self.plain_s = time.perf_counter() - called
+            return found
+
     made = tool('make_checkpoint', CONFIGS / f'{name}.py', folder / 'c.pth')
     if made.returncode:
         raise SystemExit(made.stderr[-2000:])
     cfg = load_config(CONFIGS / f'{name}.py')
     cfg.merge_from_dict({'export.backends': [backend], 'export.inputs': dict(shape=size), 'export.outputs': 'raw'})
+    exporter = Watched(cfg, str(folder / 'c.pth'), folder / 'w')
     others, started = Others(), time.perf_counter()
-    report = Exporter(cfg, str(folder / 'c.pth'), folder / 'w').run()
-    total, busy = time.perf_counter() - started, others.load()
+    report = exporter.run()
+    total, busy = time.perf_counter() - started - exporter.plain_s, others.load()
     found = report.checks[0].found or {}
     running = sum(seconds for step, seconds in report.seconds.items() if step.startswith('Running'))
     # The calls that the checker times, its last call of the last sample, and its last look at the first.
     timed = found['p50_s'] * (min(CALLS, math.ceil(ENOUGH / found['p50_s'])) + 1) + found['last_s']
     eager = report.checks[0].eager_s or 0
     typical = eager * min(CALLS, math.ceil(ENOUGH / (eager or 1)))
-    watched = min(eager, next(seconds for step, seconds in report.seconds.items() if step.startswith('Looking')))
+    watched = min(exporter.plain_s, next(seconds for step, seconds in report.seconds.items() if step.startswith('Looking')))
     forward = running + watched + found['run_s'] + timed + typical
     return dict(config=name, backend=backend, passed=report.passed, total_s=total, forward_s=forward, beyond_s=total - forward,
-                steps=dict(report.seconds), load_s=found['load_s'], others=busy)
+                steps=dict(report.seconds), plain_s=exporter.plain_s, load_s=found['load_s'], others=busy)
 
 
 if __name__ == '__main__':
