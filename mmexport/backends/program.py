@@ -17,6 +17,7 @@ from ..errors import LoweringError, MMExportError, first_line
 from ..ops.lowerings import preferring
 from .base import name_of
 from .layout_guards import drop_layout_guards, questions_of_the_model
+from .norm_shapes import norms_by_shape
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -96,7 +97,8 @@ def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: di
 
 def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: dict[str, str]) -> ExportedProgram:
     try:
-        with torch.no_grad(), silenced(), preferring(adaptive_pooling='matrix', **forms), questions_of_the_model() as asked:
+        with (torch.no_grad(), silenced(), preferring(adaptive_pooling='matrix', **forms), norms_by_shape(),
+              questions_of_the_model() as asked):
             program = torch.export.export(module, inputs, dynamic_shapes=dims, strict=False,
                                           prefer_deferred_runtime_asserts_over_guards=True)
     except MMExportError:
