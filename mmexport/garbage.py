@@ -13,8 +13,8 @@ MANY = 50_000
 def few_collections() -> Iterator[None]:
     """Let a collection wait until there is something to collect; put back what was set.
 
-    Imports and tracing make millions of objects that stay, and every collection visits those before: a tenth of the time of an export
-    to ONNX. Not for the network's own passes, where a cycle that waits may hold large tensors.
+    Imports and tracing make a great many objects that stay, and collections visit them again and again. Not for the network's own passes,
+    where a cycle that waits may hold large tensors.
     """
     before = gc.get_threshold()
     # 0 is a user's own wish to have none.
