@@ -16,8 +16,9 @@ def norms_by_shape() -> Iterator[None]:
     """While a model is traced, let a norm of a contiguous input answer at once in the input's shape.
 
     torch works out a dozen operators on open sizes to know the shape of each norm. Fake tensors alone ask here, so no operator of a graph
-    is another one; where two nodes hold the same size, the other one may be named. Checked on torch 2.13 (``torch/_subclasses/fake_impls.py``,
-    ``native_batch_norm_helper`` in ``torch/_decomp/decompositions.py``); where there is no such place to ask, nothing is changed.
+    is another one; where two nodes hold the same size, the other one may be named. Checked on torch 2.13
+    (``torch/_subclasses/fake_impls.py``, ``native_batch_norm_helper`` in ``torch/_decomp/decompositions.py``); where there is no such
+    place to ask, nothing is changed.
     """
     try:
         from torch._decomp import decomposition_table
