@@ -36,7 +36,7 @@ def traced_shape(cfg: Config, section: dict[str, Any]) -> tuple[int, int, int, i
     if batch is not None:
         shape = (int(batch), *shape[1:])
     if len(shape) != 4 or min(shape) < 1 or shape[1] != channels:
-        raise InputError(f'the input shape is {shape}; (N, {channels}, H, W) or (H, W) was expected')
+        raise InputError(f'the input shape is {shape}; (N, {channels}, H, W) or (H, W) was expected, no side below 1')
     return shape  # type: ignore[return-value]
 
 

@@ -45,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def check(folder: Path, samples_file: Path, device: torch.device) -> dict[str, Any]:
     """Rows, reasons and times as plain JSON-able data; `verdict` says whether it is a pass."""
     _exact_arithmetic()
+    if not folder.is_dir():
+        raise ValueError('there is no such folder')
     if not (folder / 'manifest.json').is_file():
         raise ValueError(f'there is no manifest.json in {folder}; name the folder of one format, as WORK_DIR/torchscript')
     if not samples_file.is_file():

@@ -52,7 +52,7 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
         raise CheckpointError(
             f'{name} has {len(wanted) - lost} of {len(wanted)} keys of {type(model).__name__} ({len(missing)} missing, '
             f'{len(misshaped)} of another shape, {len(unexpected)} unexpected); is it for another config? First: {first}. '
-            'To load it all the same: --allow-partial')
+            + ('Nothing of it can be loaded' if lost == len(wanted) else 'To load it all the same: --allow-partial'))
     model.load_state_dict({key: value for key, value in state.tensors.items()
                            if key in own and value.shape == own[key].shape}, strict=False)
     return report

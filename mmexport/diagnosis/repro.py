@@ -101,10 +101,13 @@ def shows(place: Path) -> bool:
 
 
 def _read(config: str, scope: str) -> str:
-    """The lines that read `config`; one that the package brought is named by its place in there, which others have too."""
+    """The lines that read `config`; one that the package brought is named by its place in there, which others have too.
+
+    One of the user's own is named from the root: the repro is run in another folder than the export.
+    """
     _, found, name = config.partition(f'/{scope}/.mim/configs/')
     if not found:
-        return f'cfg = Config.fromfile({config!r})'
+        return f'cfg = Config.fromfile({str(Path(config).resolve())!r})'
     return f"import {scope}  # noqa: E402\n\ncfg = Config.fromfile(f'{{{scope}.__path__[0]}}/.mim/configs/{name}')"
 
 

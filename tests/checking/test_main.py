@@ -105,3 +105,9 @@ def test_a_dynamic_axis_is_one_that_an_input_varies(shapes: list[tuple[int, int]
     section = dict(inputs=dict(dynamic=('batch', 'height', 'width')), verify=dict(shapes=shapes, batch=2))
     with pytest.raises(ConfigError, match='no input of export.verify.shapes varies it from 64'):
         other_shapes((1, 3, 64, 64), section)
+
+
+def test_a_folder_that_is_not_there_is_told_from_one_without_a_manifest(tmp_path: Path) -> None:
+    for folder, words in ((tmp_path / 'none', 'no such folder'), (tmp_path, 'no manifest.json')):
+        with pytest.raises(ValueError, match=words):
+            check(folder, folder / 'samples.npz', torch.device('cpu'))

@@ -148,6 +148,9 @@ def test_missing_keys_are_counted_and_named(tmp_path: Path, model: nn.Module) ->
     state = read_state_dict(save(tmp_path / 'c.pth', weights))
     with pytest.raises(CheckpointError, match=r'6 of 8 keys.*1 missing, 1 of another shape, 1 unexpected.*0\.weight'):
         load_into(model, state, 'c.pth')
+    other = read_state_dict(save(tmp_path / 'other.pth', {'stray': torch.zeros(1)}))
+    with pytest.raises(CheckpointError, match=r'0 of 8 keys.*Nothing of it can be loaded'):
+        load_into(model, other, 'other.pth')
     report = load_into(model, state, 'c.pth', allow_partial=True)
     assert report.missing == ('0.weight',)
     assert report.unexpected == ('stray',)

@@ -22,6 +22,7 @@ from mmexport.backends.openvino import OpenVINO
 from mmexport.backends.torchscript import TorchScript
 from mmexport.config import load_config
 from mmexport.diagnosis import Diagnosis
+from mmexport.diagnosis.repro import _read
 from mmexport.errors import LoweringError
 from mmexport.model import build_model
 from mmexport.patching import Patch
@@ -63,6 +64,13 @@ def test_a_planted_fault_is_found_at_its_module_and_named(name: str, tmp_path: P
     assert row.file == str(source)
     if fault.marked:
         assert row.line == fault.line(source), '\n'.join(row.lines())
+
+
+def test_a_config_of_the_users_own_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _read('../own.py', 'mmseg') == f'cfg = Config.fromfile({str(tmp_path.parent / "own.py")!r})'
+    installed = _read('/site/mmseg/.mim/configs/fcn/fcn.py', 'mmseg')
+    assert installed.startswith('import mmseg') and installed.endswith("/.mim/configs/fcn/fcn.py')")
 
 
 def test_the_repro_shows_the_failure_without_mmexport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
