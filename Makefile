@@ -37,7 +37,7 @@ $(READY): requirements/lock.txt setup.py pyproject.toml
 demo: $(READY)
 	$(PY) tools/make_checkpoint.py configs/mask2former_r50.py $(DEMO)/mask2former_r50.pth
 	$(PY) tools/export.py configs/mask2former_r50.py $(DEMO)/mask2former_r50.pth --backend torchscript \
-		--outputs final raw --image tests/data/chelsea.png --work-dir $(DEMO)
+		--outputs final raw --image mmexport/inputs/chelsea.png --work-dir $(DEMO)
 	@ls -l $(DEMO)/*/torchscript/*
 
 $(FORMATS): requirements/formats.txt requirements/sweep.txt $(READY)

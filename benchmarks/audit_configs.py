@@ -56,7 +56,7 @@ def audit(package: str, path: Path, size: tuple[int, int]) -> dict[str, Any]:
 
     from mmexport.config import load_config
     from mmexport.device import audit_model
-    from mmexport.inputs import picture
+    from mmexport.inputs.synthetic import picture
     from mmexport.model import build_model
     name = f'{package}::{path.parent.name}/{path.name}'
     started = time.perf_counter()

@@ -121,7 +121,7 @@ def measure(name: str, formats: list[str], args: argparse.Namespace) -> dict[str
     from mmexport.adapters import build_adapter
     from mmexport.checking.files import load
     from mmexport.config import load_config
-    from mmexport.inputs import picture
+    from mmexport.inputs.synthetic import picture
     from mmexport.model import load_model
     device = torch.device(args.device)
     cfg = load_config(CONFIGS / f'{name}.py')

@@ -69,20 +69,23 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
     from mmexport.config import export_section
     from mmexport.device.outside import stop_gradients
     from mmexport.expected import Memory, expect, second_look, with_patched
-    from mmexport.inputs import make_inputs
+    from mmexport.inputs.shapes import plan_shapes, traced_shape
+    from mmexport.inputs.size_rules import SizeRules
+    from mmexport.inputs.synthetic import scenes
     from mmexport.patching import patched
     from mmexport.verify import verify
     cfg, model = seeded(name, args.tiny)
     stop_gradients(model)
     adapter = build_adapter(model, outputs='raw')
     section = export_section(cfg)
+    plan = plan_shapes(traced_shape(cfg, section), section, SizeRules())
     devices = list(dict.fromkeys([torch.device('cpu'), device]))
     samples, files = {}, {}
     backend = build_backend('torchscript')
     with tempfile.TemporaryDirectory() as folder:
         for place in devices:
             adapter.to(place)
-            images = make_inputs(cfg, section, adapter, place)
+            images = scenes(plan.shapes, adapter, place)
             memory = Memory()
             expected = expect(adapter, images, TOLERANCE, NOISES, memory)
             with patched('auto'):
@@ -101,7 +104,7 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
                 check = verify(artifact, samples[device], TOLERANCE, second, Path(folder) / 'scratch')
                 checks[f'lowered on {made_on}, run on {second}'] = dict(passed=check.passed, reason=check.reason, worst=worst(check.rows))
         adapter.to(device)
-        image = make_inputs(cfg, section, adapter, device)['traced']
+        image = scenes(plan.shapes, adapter, device)['traced']
         ours = torch.jit.load(str(files[device].file), map_location=device)
         return dict(passed=all(check['passed'] for check in checks.values()), checks=checks,
                     unpatched_trace=unpatched_trace(adapter, image), latency=latency(adapter, ours, image, args.calls),
@@ -117,7 +120,7 @@ def other_devices(device: torch.device) -> list[torch.device]:
 
 def seeded(name: str, tiny: bool) -> tuple[Any, nn.Module]:
     from mmexport.config import export_section, load_config
-    from mmexport.inputs import traced_shape
+    from mmexport.inputs.shapes import traced_shape
     from mmexport.model import build_model
     from mmexport.seeding import seed_model
     if tiny:

@@ -41,7 +41,7 @@ def project(code: str) -> Iterator[tuple[Any, Tensor, Path]]:
     from mmexport.adapters import build_adapter
     from mmexport.config import load_config
     from mmexport.device.outside import stop_gradients
-    from mmexport.inputs import picture
+    from mmexport.inputs.synthetic import picture
     from mmexport.model import build_model
     from tests.device.planted import CONFIG
     with tempfile.TemporaryDirectory() as folder:

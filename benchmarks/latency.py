@@ -50,7 +50,7 @@ def measure(name: str, size: tuple[int, int], rounds: int) -> dict[str, Any]:
     from mmexport.backends import build_backend
     from mmexport.config import load_config
     from mmexport.device.outside import stop_gradients
-    from mmexport.inputs import picture
+    from mmexport.inputs.synthetic import picture
     from mmexport.model import build_model
     from mmexport.patching import patched
     model = build_model(load_config(CONFIGS / f'{name}.py'))

@@ -63,7 +63,7 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def workshop(work_dir: Path) -> Iterator[Path]:
+def staging_dir(work_dir: Path) -> Iterator[Path]:
     """A temporary folder beside the results, on the same file system; gone afterwards, and what a killed run left goes too."""
     work_dir.mkdir(parents=True, exist_ok=True)
     _tidy(work_dir)

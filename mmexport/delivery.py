@@ -1,4 +1,4 @@
-"""From the workshop to the user's folder: what passed replaces what was there, what failed never does."""
+"""Move results from the staging directory to the user's folder: what passed replaces what was there, what failed never does."""
 from __future__ import annotations
 
 import shutil

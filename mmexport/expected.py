@@ -2,47 +2,60 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .adapters import Adapter
+from .adapters.base import OutputSpec
 from .checking.compare import compare, lost_of
 from .checking.main import EAGER
 from .checking.samples import Sample
 from .checking.timing import typical
 from .cliffs import Counted, clear_of_cliffs, noise
 from .device import Audit
+from .inputs.real_image import PHOTOGRAPH
 from .randomness import drawn_alike
 
 if TYPE_CHECKING:
     from .verify import Verification
 
 NOISE = 1e-6
-# The sample that is somebody's picture, and stays as it is.
-PHOTOGRAPH = 'photograph'
 CLOSER = 9
 
 
 class Memory:
-    """Raw outputs by sample and circumstance, so that exporting ``raw`` and ``final`` of one model runs the network once.
+    """Raw outputs by model, sample and circumstance, so that exporting ``raw`` and ``final`` of one model runs the network once.
 
-    `patches` names what is on, of which two exporters may have different ones.
+    `patches` names what is on, of which two exporters may have different ones. The key of the model holds its weights: one that was
+    trained further, or another model, is run again.
     """
 
     def __init__(self) -> None:
         self.patches = ''
-        self.audit: Audit | None = None
-        self.seen: dict[tuple[str, str, str], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = {}
-        self.undecided: dict[tuple[str, str, str], int] = {}
+        self.audits: dict[tuple[Any, ...], Audit] = {}
+        self.seen: dict[tuple[Any, ...], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = {}
+        self.undecided: dict[tuple[Any, ...], int] = {}
+        # The model itself is kept, so that its id stays its own.
+        self.model: tuple[nn.Module | None, str] = (None, '')
+
+    def bind(self, model: nn.Module) -> None:
+        """Take `model`, with the weights that it has now, for the model of all later calls."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name, tensor in model.state_dict().items():
+            digest.update(f'{name} {tensor.dtype} {tuple(tensor.shape)}'.encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data if tensor.numel() else b'')
+        if self.model[0] is not model:
+            self.seen.clear(), self.undecided.clear(), self.audits.clear()
+        self.model = model, digest.hexdigest()
 
     def watch(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        key = _key(name, when, self.patches, image)
+        key = self._key(adapter, name, when, image)
         if key not in self.seen:
             with torch.no_grad(), drawn_alike(), Counted() if when == 'eager' else nullcontext() as counted:
                 self.seen[key] = adapter.watch(image)
@@ -52,34 +65,43 @@ class Memory:
     def close_calls(self, adapter: Adapter, name: str, image: Tensor) -> int:
         """How many comparisons inside eager are too close to call on `image`; see `cliffs`."""
         # Before the model may write into it.
-        key = _key(name, 'eager', '', image)
+        key = self._key(adapter, name, 'eager', image)
         self.watch(adapter, name, 'eager', image)
         return self.undecided[key]
 
+    def _key(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[Any, ...]:
+        if self.model[0] is not adapter.model:
+            self.bind(adapter.model)
+        picture = hashlib.sha256(image.cpu().contiguous().numpy().tobytes()).hexdigest()
+        return self.model[1], type(adapter), name, when, self.patches if when == 'patched' else '', tuple(image.shape), picture
 
-def _key(name: str, when: str, patches: str, image: Tensor) -> tuple[str, str, str]:
-    return name, f'{when} {patches if when == "patched" else ""}', hashlib.sha256(image.cpu().numpy().tobytes()).hexdigest()
 
-
-def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int, memory: Memory) -> list[Sample]:
+def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int, memory: Memory, *,
+           as_given: Collection[str] = (PHOTOGRAPH,), once: Collection[str] = ()) -> list[Sample]:
     """Run the unpatched eager model on every image, and up to `noises` times on the image with noise of 1e-6 of its scale.
 
     The share of units that the noise alone moves beyond the tolerance is the model's own floor: masked attention compares a sigmoid
     with 0.5, PointRend takes the top k, and both turn rounding into jumps that no export can avoid. Where the first noise moves nothing
     in any image, the others are left out: the model has no such jumps, or few, of which `second_look` takes care. A synthetic image
     on which the model has a few close calls is first moved off them.
+
+    Args:
+        as_given: names of images that are not moved: somebody's pictures, and inputs made for this model.
+        once: names of large images, on which eager runs once and without noise.
     """
     samples = []
     for name, image in images.items():
-        if name != PHOTOGRAPH:
+        if name not in as_given and name not in once:
             image = clear_of_cliffs(image, partial(_close_calls, adapter, memory, name))
-        expected, evidence = _run(adapter, memory, name, 'eager', image)
-        sample = Sample(name, image.cpu().clone(), expected, evidence)
-        samples.append(replace(sample, floors=_floors(adapter, sample, image, range(noises)[:1], tolerance, memory)))
+        run = _run(adapter, memory, name, 'eager', image)
+        sample = Sample(name, image.cpu().clone(), run.outputs, run.evidence, raw=run.raw, raw_evidence=run.raw_evidence)
+        samples.append(sample if name in once else
+                       replace(sample, floors=_floors(adapter, sample, image, range(noises)[:1], tolerance, memory)))
     if not any(model_floors(samples).values()):
         return samples
-    return [replace(sample, floors=_floors(adapter, sample, sample.image.to(image.device), range(1, noises), tolerance, memory))
-            for sample in samples]
+    device = next(iter(images.values())).device
+    return [sample if sample.name in once else replace(sample, floors=_floors(adapter, sample, sample.image.to(device), range(1, noises),
+                                                                              tolerance, memory)) for sample in samples]
 
 
 def _close_calls(adapter: Adapter, memory: Memory, name: str, image: Tensor) -> int:
@@ -105,12 +127,15 @@ def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Ve
 
 def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, memory: Memory) -> dict[str, float]:
     """By output, the largest share of units that a noise moves beyond the tolerance; starts from the sample's own."""
-    specs = [spec.as_dict() for spec in adapter.specs]
+    specs, raw_specs = ([spec.as_dict() for spec in found] for found in (adapter.specs, adapter.raw_specs))
     floors = dict(sample.floors)
     for trial in trials:
-        noisy, _ = _run(adapter, memory, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
-        for row in compare(specs, sample.expected, list(noisy.values()), sample.evidence, sample=sample.name, stage='noise',
-                           tolerance=tolerance):
+        noisy = _run(adapter, memory, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
+        common: dict[str, Any] = dict(sample=sample.name, stage='noise', tolerance=tolerance)
+        rows = compare(specs, sample.expected, list(noisy.outputs.values()), sample.evidence, **common)
+        if sample.raw:
+            rows += compare(raw_specs, sample.raw, list(noisy.raw.values()), sample.raw_evidence, **common)
+        for row in rows:
             floors[row.output] = max(floors.get(row.output, 0.0), row.beyond or 0.0)
             if row.lost:
                 floors[lost_of(row.output)] = max(floors.get(lost_of(row.output), 0.0), row.lost)
@@ -119,7 +144,8 @@ def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
 
 def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device, memory: Memory) -> list[Sample]:
     """The same samples with what the patched eager model answers; call it inside `patched`."""
-    return [replace(sample, patched=_run(adapter, memory, sample.name, 'patched', sample.image.to(device))[0]) for sample in samples]
+    return [replace(sample, patched=_run(adapter, memory, sample.name, 'patched', sample.image.to(device)).outputs)
+            for sample in samples]
 
 
 def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
@@ -137,13 +163,31 @@ def typical_seconds(adapter: Adapter, image: Tensor) -> float:
         return typical(lambda: adapter(image), image.device)
 
 
-def _run(adapter: Adapter, memory: Memory, name: str, when: str, image: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Outputs by name and the evidence, on the CPU."""
+@dataclass(frozen=True)
+class Run:
+    """Outputs by name with their evidence, and where those are decisions also the network's own; on the CPU."""
+
+    outputs: dict[str, Tensor]
+    evidence: dict[str, Tensor]
+    raw: dict[str, Tensor]
+    raw_evidence: dict[str, Tensor]
+
+
+def _run(adapter: Adapter, memory: Memory, name: str, when: str, image: Tensor) -> Run:
     with torch.no_grad():
         # A copy: a model that writes into its input must not change what the file is given.
         image = adapter.preprocess(image.clone())
         raw, seen = memory.watch(adapter, name, when, image)
         outputs = adapter.decide(raw, image)
-        evidence = adapter.evidence(raw, image, seen) if adapter.outputs == 'final' and when == 'eager' else seen
-    named = {spec.name: output.cpu() for spec, output in zip(adapter.specs, outputs, strict=True)}
-    return named, {key: tensor.cpu() for key, tensor in evidence.items()}
+        final = adapter.outputs == 'final'
+        evidence = adapter.evidence(raw, image, seen) if final and when == 'eager' else seen
+    return Run(_named(adapter.specs, outputs), _on_cpu(evidence), _named(adapter.raw_specs, raw) if final else {},
+               _on_cpu(seen) if final else {})
+
+
+def _named(specs: Sequence[OutputSpec], outputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {spec.name: output.cpu() for spec, output in zip(specs, outputs, strict=True)}
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key: tensor.cpu() for key, tensor in tensors.items()}

@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from .adapters import Adapter, build_adapter
 from .adapters.base import InputGuard
-from .artifact import Artifact, workshop
+from .artifact import Artifact, staging_dir
 from .backends import Backend, build_backend
 from .checking.samples import Sample
 from .checkpoint import LoadReport
@@ -21,16 +22,19 @@ from .delivery import FAILED, deliver
 from .device import Audit, mended
 from .device.outside import stop_gradients
 from .diagnosis import Consultation
-from .errors import ConfigError
-from .expected import PHOTOGRAPH, Memory, expect, with_patched
+from .errors import ConfigError, InputError, last_line
+from .expected import Memory, expect, with_patched
 from .fresh import waiting
 from .garbage import few_collections
-from .inputs import make_inputs, other_shapes, traced_shape
+from .inputs.real_image import PACKAGED, PHOTOGRAPH, Photograph, picture_files, pipeline_scale, read_photograph
+from .inputs.shapes import SAME, TRACED, Plan, plan_shapes, ranges_of, traced_shape, within_budget
+from .inputs.size_rules import SizeRules, find_size_rules
+from .inputs.synthetic import picture, scenes
 from .lowering import lower_all, none_was_made
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
 from .patching import Applied, Environment, patched
-from .photograph import Photograph, read_photograph
+from .pipeline import PipelineCheck, check_sample, why_not_run
 from .precision import exact_arithmetic
 from .progress import Progress
 from .proof import Proof
@@ -40,6 +44,9 @@ from .verify import patched_rows
 
 if TYPE_CHECKING:
     from mmengine.config import Config
+
+# Inputs this many times as large as the traced one are run once, without noise; and below this many pixels none is.
+LARGE, ALWAYS_SMALL = 2, 300_000
 
 
 class Exporter:
@@ -98,38 +105,45 @@ class Exporter:
 
     def _run(self) -> Report:
         self.consultation.found.clear()
-        # Sizes that cannot be are refused before minutes go into the model.
-        other_shapes(self.shape, self.section)
+        # Wrong options are refused before minutes go into the model.
+        picture_files(self.section['inputs']['image'])
+        plan_shapes(self.shape, self.section, SizeRules())
         self.model, self.fit = self._load()
+        self.memory.bind(self.model)
         adapter = self.adapter = self._adapt(self.model)
-        images, photograph = self._inputs(adapter)
-        audit = self._audit(adapter, images['traced'])
+        plan, images, photographs = self._inputs(adapter)
+        audit = self._audit(adapter, images[TRACED])
+        self.consultation.dynamic = self._open_axes(plan)
         with self._mended(adapter, audit) as done:
-            adapter.preprocess.hold_to(self.model)
-            return self._export(adapter, images, photograph, replace(audit, mended=tuple(done)))
+            adapter.preprocess.check_against(self.model)
+            return self._export(adapter, plan, images, photographs, replace(audit, mended=tuple(done)))
 
-    def _export(self, adapter: Adapter, images: dict[str, Tensor], photograph: Photograph | None, audit: Audit) -> Report:
-        samples = self._expect(adapter, images)
-        with workshop(self.work_dir) as shop, ExitStack() as until_checked:
+    def _export(self, adapter: Adapter, plan: Plan, images: dict[str, Tensor], photographs: dict[str, Photograph],
+                audit: Audit) -> Report:
+        samples, plan = self._expect(adapter, plan, images, photographs)
+        adapter.guard = self._guard(plan, samples)
+        pipelines = self._test_steps(adapter, samples, photographs)
+        with staging_dir(self.work_dir) as staging, ExitStack() as until_checked:
             with self._patched() as applied:
                 self.memory.patches = repr(self.section['patches'])
                 samples = self._run_patched(adapter, samples)
                 # Not before the network has run: here one core is idle.
-                checker = until_checked.enter_context(waiting(self.backends[0].name, shop / 'scratch')) if samples else None
-                artifacts, failures = lower_all(self.backends, partial(self._lower, shop, applied), adapter, images['traced'],
+                checker = until_checked.enter_context(waiting(self.backends[0].name, staging / 'scratch')) if samples else None
+                artifacts, failures = lower_all(self.backends, partial(self._lower, staging, applied), adapter, images[TRACED],
                                                 self.consultation)
             proof = Proof(adapter, self.tolerance, self.device, self.memory, self.step)
-            checks, samples = proof.verify(artifacts, samples, shop / 'scratch', checker)
+            checks, samples = proof.verify(artifacts, samples, staging / 'scratch', checker)
             self.consultation.on_parity(self.backends, adapter, samples, checks)
-            pipelines = tuple(proof.pipelines(self.backends, artifacts, checks, photograph))
             report = Report(
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
                 stages=tuple(self._stages(adapter, samples)), checks=tuple(checks),
-                pipelines=pipelines, floors={s.name: dict(s.floors) for s in samples},
+                pipelines=tuple(pipelines), floors={s.name: dict(s.floors) for s in samples},
                 failures={name: str(error) for name, error in failures.items()},
                 diagnoses=tuple(self.consultation.found), audit=audit, tolerance=self.tolerance,
-                seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir)
+                seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir, plan=plan,
+                inputs={sample.name: tuple(sample.image.shape) for sample in samples}, notes=tuple(self.step.notes),
+                seconds_by_kind=dict(self.step.by_kind))
             report = deliver(report, samples, keep=self.samples and self.checking)
             if not artifacts:
                 raise none_was_made(failures, self.consultation)
@@ -138,7 +152,7 @@ class Exporter:
     def _load(self) -> tuple[nn.Module, LoadReport | None]:
         if self.model is not None:
             return self.model.to(self.device).eval(), self.fit
-        with self.step('Building the model and reading the checkpoint'), few_collections():
+        with self.step('Building the model and reading the checkpoint', 'set-up'), few_collections():
             return load_model(self.cfg, self.checkpoint, self.device, self.options)
 
     def _adapt(self, model: nn.Module) -> Adapter:
@@ -146,32 +160,105 @@ class Exporter:
         adapter = build_adapter(model, self.section['task'], self.section['outputs'], bool(self.section['inputs']['normalize']))
         return adapter.to(self.device)
 
-    def _inputs(self, adapter: Adapter) -> tuple[dict[str, Tensor], Photograph | None]:
-        images = make_inputs(self.cfg, self.section, adapter, self.device)
-        adapter.guard = InputGuard(images['traced'].shape, self.section['inputs']['dynamic'] or ())
-        path = self.section['inputs']['image']
-        if not (path and self.checking):
-            return images, None
-        photograph = read_photograph(self.cfg, str(path), adapter, self.device, images['traced'])
-        return {**images, PHOTOGRAPH: photograph.image}, photograph
+    def _inputs(self, adapter: Adapter) -> tuple[Plan, dict[str, Tensor], dict[str, Photograph]]:
+        """Choose the inputs: sizes that eager takes, synthetic scenes of those, and photographs."""
+        dynamic = self.section['inputs']['dynamic'] or ()
+        adapter.guard = InputGuard(self.shape, dynamic)
+        with self.step('Finding out which sizes eager takes', 'making inputs'):
+            rules = self._size_rules(adapter)
+        traced = picture(self.shape, 0, adapter).to(self.device)
+        photographs = self._photographs(adapter, traced, rules) if self.checking else {}
+        plan = plan_shapes(self.shape, self.section, rules, [tuple(shot.image.shape[2:]) for shot in photographs.values()])
+        return plan, {**scenes(plan.shapes, adapter, self.device), **{name: shot.image for name, shot in photographs.items()}}, photographs
+
+    def _size_rules(self, adapter: Adapter) -> SizeRules:
+        if not {'height', 'width'} & set(self.section['inputs']['dynamic'] or ()):
+            return SizeRules(fixed=True)
+
+        def accepts(height: int, width: int) -> str | None:
+            image = picture((1, adapter.channels, height, width), 0, adapter).to(self.device)
+            try:
+                with torch.no_grad():
+                    adapter.raw(adapter.preprocess(image))
+            except Exception as exc:  # Upstream may raise anything; it is kept as the reason of the rule.
+                return f'{height}x{width}: {type(exc).__name__}: {last_line(exc)}'
+            return None
+
+        traced = self.shape[2:]
+        with eager_in_words({TRACED: torch.empty(self.shape)}, hint=False):
+            if refusal := accepts(*traced):
+                other = find_size_rules(accepts, tuple(64 * -(-side // 64) for side in traced))
+                raise InputError(f'the unpatched eager model does not take the traced size: {refusal}. ' + (
+                    f'It takes multiples of {other.multiple_of}: --shape {other.up(traced[0])} {other.up(traced[1])}'
+                    if not other.fixed else 'Give the size that it was made for: --shape H W'))
+        return find_size_rules(accepts, traced)
+
+    def _photographs(self, adapter: Adapter, traced: Tensor, rules: SizeRules) -> dict[str, Photograph]:
+        """The packaged photograph, and the user's own pictures."""
+        found = {}
+        common: dict[str, Any] = dict(adapter=adapter, device=self.device, like=traced, rules=rules)
+        if adapter.channels == 3:
+            scale = pipeline_scale(self.cfg)
+            size = scale if scale and within_budget(self.shape, scale) else tuple(self.shape[2:])
+            try:
+                found[PHOTOGRAPH] = read_photograph(self.cfg, str(PACKAGED), size=size, **common)
+            except InputError as exc:  # A pipeline that needs more than a picture is the user's business only with his own pictures.
+                self.step.note(f'the packaged photograph was left out: {exc}')
+        for name, path in picture_files(self.section['inputs']['image']).items():
+            found[name] = read_photograph(self.cfg, path, **common)
+        return found
+
+    def _guard(self, plan: Plan, samples: Sequence[Sample]) -> InputGuard:
+        """What the file takes: the box of sizes that were tried, and the multiples that eager takes."""
+        dynamic = self._open_axes(plan)
+        shapes = [tuple(sample.image.shape) for sample in samples]
+        return InputGuard(self.shape, dynamic, ranges=ranges_of(shapes, dynamic) if samples else {},
+                          multiple_of=plan.rules.multiple_of)
+
+    def _open_axes(self, plan: Plan) -> tuple[str, ...]:
+        dynamic = tuple(self.section['inputs']['dynamic'] or ())
+        return tuple(name for name in dynamic if name == 'batch') if plan.rules.fixed else dynamic
 
     def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
-        if self.memory.audit is None:
+        key = (adapter.outputs, type(adapter))
+        if key not in self.memory.audits:
             with self.step('Looking for tensors on the wrong device'):
-                self.memory.audit = screened(adapter, image, self.device, self.fix)
-        stop_where_it_would_fail(self.memory.audit, self.device, self.fix)
-        return self.memory.audit
+                self.memory.audits[key] = screened(adapter, image, self.device, self.fix)
+        stop_where_it_would_fail(self.memory.audits[key], self.device, self.fix)
+        return self.memory.audits[key]
 
     def _mended(self, adapter: Adapter, audit: Audit) -> AbstractContextManager[list[str]]:
         return mended(adapter.model, audit, self.device) if self.fix else nullcontext([])
 
-    def _expect(self, adapter: Adapter, images: dict[str, Tensor]) -> list[Sample]:
+    def _expect(self, adapter: Adapter, plan: Plan, images: dict[str, Tensor],
+                photographs: dict[str, Photograph]) -> tuple[list[Sample], Plan]:
+        """Run unpatched eager on every input; an input of ours that it refuses is left out, and the plan says so."""
         if not self.checking:
-            return []
+            return [], plan
         noises = int(self.section['verify']['noises'])
+        area = LARGE * images[TRACED].shape[2] * images[TRACED].shape[3]
+        once = [name for name, image in images.items() if image.shape[0] * image.shape[2] * image.shape[3] > max(area, ALWAYS_SMALL)]
         with self.step(f'Running eager on {len(images)} inputs, and up to {noises} noises of each'):
+            for name, image in images.items():
+                try:
+                    with eager_in_words({name: image}):
+                        expect(adapter, {name: image}, self.tolerance, 0, self.memory, as_given=photographs, once=once)
+                except InputError as exc:
+                    if name in (TRACED, SAME) or name in photographs or self.section['verify']['shapes'] is not None:
+                        raise
+                    plan = plan.without(name, str(exc))
+            images = {name: image for name, image in images.items() if name not in plan.dropped}
             with eager_in_words(images):
-                return expect(adapter, images, self.tolerance, noises, self.memory)
+                return expect(adapter, images, self.tolerance, noises, self.memory, as_given=photographs, once=once), plan
+
+    def _test_steps(self, adapter: Adapter, samples: Sequence[Sample], photographs: dict[str, Photograph]) -> list[PipelineCheck]:
+        """OpenMMLab's own ``test_step`` on every sample; unpatched."""
+        if not samples:
+            return []
+        if reason := why_not_run(adapter):
+            return [PipelineCheck(sample.name, skipped=reason) for sample in samples]
+        with self.step("Running the model's own test_step"):
+            return [check_sample(adapter, sample, self.device, photographs.get(sample.name), self.tolerance) for sample in samples]
 
     def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
         if not samples:
@@ -179,11 +266,11 @@ class Exporter:
         with self.step(f'Running patched eager on {len(samples)} inputs'):
             return with_patched(adapter, samples, self.device, self.memory)
 
-    def _lower(self, shop: Path, applied: Sequence[Applied], backend: Backend, adapter: Adapter, example: Tensor) -> Artifact:
-        manifest = describe(adapter, example, self.section['inputs']['dynamic'], applied, versions(), str(self.cfg.filename),
-                            self.checkpoint)
-        with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}'), few_collections():
-            return backend.lower(adapter, example, shop / backend.name, manifest)
+    def _lower(self, staging: Path, applied: Sequence[Applied], backend: Backend, adapter: Adapter, example: Tensor) -> Artifact:
+        manifest = describe(adapter, example, applied, versions(), str(self.cfg.filename), self.checkpoint)
+        adapter.check_raw = self.checking
+        with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}', 'lowering'), few_collections():
+            return backend.lower(adapter, example, staging / backend.name, manifest)
 
     def _stages(self, adapter: Adapter, samples: list[Sample]) -> list[Any]:
         return patched_rows(adapter, samples, self.tolerance) if samples else []

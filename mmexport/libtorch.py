@@ -13,7 +13,7 @@ import torch
 from .config import export_section, load_config
 from .errors import InputError, UnsupportedModelError
 from .exporter import Exporter
-from .inputs import photograph, picture
+from .inputs.synthetic import photograph, picture
 from .model import CheckpointOptions
 
 

@@ -1,13 +1,15 @@
 """Patches: replace one upstream thing while a model is lowered, and always put it back."""
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
-from types import ModuleType
+from dataclasses import asdict, dataclass, field, replace
+from types import FunctionType, ModuleType
 from typing import Any, ClassVar
 
 from .errors import ConfigError, PatchError
@@ -55,6 +57,12 @@ class Applied:
     upstream: str
     targets: tuple[str, ...]
     skipped: str | None = None
+    # How often the model called a replacement: a patch that is on and never called did nothing to this model.
+    calls: Counter[str] = field(default_factory=Counter, compare=False)
+
+    @property
+    def acted(self) -> bool:
+        return self.calls.total() > 0
 
     def untried(self, versions: Mapping[str, Any]) -> str | None:
         """Which installed version the patch was not compared with, in words; None where it was."""
@@ -65,7 +73,7 @@ class Applied:
         return f'{self.name} was checked on {self.upstream}, here is {", ".join(other)}' if other else None
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), 'calls': self.calls.total()}
 
 
 @contextmanager
@@ -116,9 +124,9 @@ def _put_on(patch: Patch, env: Environment, undo: ExitStack, named: bool) -> App
         raise PatchError(f'{row.name} is for {", ".join(patch.targets)}, and nothing of that is installed; is a name misspelt?')
     reason = patch.check(env) or (None if targets else 'the model does not use it')
     if reason:
-        return Applied(**{**asdict(row), 'skipped': reason})
+        return replace(row, skipped=reason)
     for target in targets:
-        _replace(target, patch, undo)
+        _replace(target, patch, undo, row.calls)
     return row
 
 
@@ -137,12 +145,26 @@ def _in_use(target: str) -> bool:
     return importlib.util.find_spec(f'{parent}.{name}') is None
 
 
-def _replace(target: str, patch: Patch, undo: ExitStack) -> None:
+def _counted(function: Any, calls: Counter[str], target: str) -> Any:
+    """`function`, counting its calls; anything but a plain function is left as it is, and counts as called."""
+    if not isinstance(function, FunctionType):
+        calls[target] += 1
+        return function
+
+    @functools.wraps(function)
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        calls[target] += 1
+        return function(*args, **kwargs)
+
+    return counting
+
+
+def _replace(target: str, patch: Patch, undo: ExitStack, calls: Counter[str]) -> None:
     owner, name = _locate(target)
     # From the class's own dict, so that a staticmethod is put back as one and an inherited method stays inherited.
     original = vars(owner).get(name, ABSENT)
     current = getattr(owner, name)
-    new: Any = patch.replacement(target, original.__func__ if isinstance(original, classmethod) else current)
+    new: Any = _counted(patch.replacement(target, original.__func__ if isinstance(original, classmethod) else current), calls, target)
     if isinstance(original, (staticmethod, classmethod)):
         new = type(original)(new)
     _set(owner, name, original, new, undo)

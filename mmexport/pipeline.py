@@ -1,10 +1,11 @@
-"""The config's own test pipeline and ``test_step``, as an independent witness for one photograph.
+"""The model's own ``test_step`` against what an adapter answers, on every sample.
 
-Everything else in a verification compares an adapter with itself; here OpenMMLab's own post-processing has the word.
+Everything else in a verification compares an adapter with itself; here OpenMMLab's own post-processing has the word. It does not depend on
+a format, so it runs once: a file that agrees with the adapter, and an adapter that agrees with ``test_step``, leave no room for a third.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,66 +15,96 @@ from torch import Tensor
 
 from .adapters import Adapter
 from .adapters.mask_classification import boxes_of
+from .answering import answering
+from .checking.compare import compare
+from .checking.comparison import DEFAULT_TOLERANCE
 from .checking.instances import compare_instances
-from .checking.labels import compare_panoptic
-from .checking.reduced import FULL, REDUCED
-from .photograph import Photograph
+from .checking.labels import compare_labels, compare_panoptic
+from .checking.samples import Sample
+from .inputs.real_image import Photograph
 from .randomness import drawn_alike
 
 
 @dataclass(frozen=True)
 class PipelineCheck:
-    """Artifact against ``test_step`` on one photograph, cropped to what is picture; or why that was not run."""
+    """The adapter's decisions on one sample against ``test_step``, cropped to what is picture; or why that was not run."""
 
-    backend: str
+    sample: str
     agreement: float = 0.0
-    threshold: float = 1.0
+    reason: str | None = None
     padded: tuple[int, int] = (0, 0)
     image: tuple[int, ...] = ()
     skipped: str | None = None
 
     @property
     def passed(self) -> bool | None:
-        return None if self.skipped else self.agreement >= self.threshold
-
-    @property
-    def reason(self) -> str | None:
-        return f'{self.agreement:.2%} agrees with test_step, {self.threshold:.2%} must' if self.passed is False else None
+        return None if self.skipped else self.reason is None
 
     @property
     def summary(self) -> str:
         if self.skipped:
             return f'not run: {self.skipped}'
-        return f"{self.agreement:.3%} agrees ({'pass' if self.passed else 'FAIL'}), padding {self.padded[0]}x{self.padded[1]}"
+        words = f"{self.agreement:.3%} agrees ({'pass' if self.passed else 'FAIL'})"
+        return f'{words}, padding {self.padded[0]}x{self.padded[1]}' if any(self.padded) else words
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), 'passed': self.passed, 'reason': self.reason}
+        return {**asdict(self), 'passed': self.passed}
 
 
-def why_not_run(adapter: Adapter, photograph: Photograph) -> str | None:
-    """Why there is nothing to compare, to be asked before a file is loaded for it; None where there is."""
+def why_not_run(adapter: Adapter) -> str | None:
+    """Why there is nothing to compare with ``test_step``; None where there is."""
     if adapter.outputs != 'final':
         return 'raw outputs hold no decisions'
-    return photograph.reason if photograph.packed is None else None
+    if not callable(getattr(adapter.model, 'test_step', None)):
+        return f'{type(adapter.model).__name__} has no test_step'
+    return None
 
 
-def check_pipeline(backend: str, adapter: Adapter, artifact: Callable[[Tensor], Any], photograph: Photograph,
-                   precision: str = FULL) -> PipelineCheck:
-    """Compare the artifact's decisions on the photograph with those of the model's own ``test_step``, unless `why_not_run`."""
-    assert photograph.packed is not None
-    image, (height, width) = photograph.image, photograph.img_shape
-    padded = (image.shape[2] - height, image.shape[3] - width)
+def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photograph: Photograph | None = None,
+                 tolerance: float = DEFAULT_TOLERANCE) -> PipelineCheck:
+    """Compare the adapter's outputs in `sample` with ``test_step`` on the same input, unless `why_not_run`.
+
+    Args:
+        photograph: where the sample is a picture that the test pipeline made; then ``test_step`` gets what the pipeline returned, and
+            does its own preprocessing.
+    """
+    image = sample.image.to(device)
+    facts: dict[str, Any] = dict(image=tuple(image.shape))
+    window = adapter.notes().get('sliding', {}).get('window')
+    if window and (image.shape[2] > window[0] or image.shape[3] > window[1]):
+        return PipelineCheck(sample.name, skipped='it is larger than the window that test_step slides', **facts)
     with torch.no_grad():
-        found = {spec.name: output.cpu() for spec, output in zip(adapter.specs, artifact(image), strict=True)}
-        wanted = {name: tensor.cpu() for name, tensor in adapter.read(run_test_step(adapter, photograph.packed)).items()}
-        image = adapter.preprocess(image)
-        with drawn_alike():
-            raw, seen = adapter.watch(image)
-        evidence = {name: tensor.cpu() for name, tensor in adapter.evidence(raw, image, seen).items()}
-        excused = adapter.padding_decides(raw, image, height, width) if any(padded) else None
-    shares = _agreements(wanted, found, evidence, height, width, excused)
-    threshold = REDUCED[precision].agreement if precision != FULL else 1.0
-    return PipelineCheck(backend, min(shares), threshold, padded, tuple(image.shape))
+        if photograph is None or photograph.packed is None:
+            answers = _on_cpu(adapter.read(_test_step_on(adapter, image)))
+            return _judged(adapter, sample, answers, tolerance, facts)
+        answers = _on_cpu(adapter.read(run_test_step(adapter, photograph.packed)))
+        if not any(photograph.padding):
+            return _judged(adapter, sample, answers, tolerance, facts)
+        normalized = adapter.preprocess(image)
+        raw = tuple(sample.raw[spec.name].to(device) for spec in adapter.raw_specs)
+        excused = adapter.padding_decides(raw, normalized, *photograph.img_shape)
+    shares = _cropped_agreements(answers, sample, *photograph.img_shape, excused)
+    wrong = f'{min(shares):.2%} agrees with test_step, 100.00% must' if min(shares) < 1 else None
+    return PipelineCheck(sample.name, min(shares), wrong, photograph.padding, **facts)
+
+
+def _judged(adapter: Adapter, sample: Sample, answers: Mapping[str, Tensor], tolerance: float, facts: dict[str, Any]) -> PipelineCheck:
+    """With the rules of the checker, scores included. The evidence is of the adapter's rows, so those are what is expected."""
+    specs = [spec.as_dict() for spec in adapter.specs]
+    rows = compare(specs, sample.expected, [answers[str(spec['name'])] for spec in specs], sample.evidence, sample=sample.name,
+                   stage='test_step vs adapter', floors=sample.floors, tolerance=tolerance)
+    wrong = next((f'{row.output}: {row.reason}' for row in rows if not row.passed), None)
+    return PipelineCheck(sample.name, min(1 - (row.beyond or 0.0) if row.problem is None else 0.0 for row in rows), wrong, **facts)
+
+
+def _test_step_on(adapter: Adapter, image: Tensor) -> list[Any]:
+    """``test_step`` on an image that is preprocessed already."""
+    image = adapter.preprocess(image)
+    samples = adapter.data_samples(image)
+    ready = dict(inputs=image, data_samples=samples)
+    with answering(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), drawn_alike():
+        found: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
+    return found
 
 
 def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
@@ -87,29 +118,50 @@ def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
     return found
 
 
-def _agreements(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], evidence: Mapping[str, Tensor], height: int,
-                width: int, excused: Tensor | None) -> list[float]:
+def _cropped_agreements(answers: Mapping[str, Tensor], sample: Sample, height: int, width: int, excused: Tensor | None) -> list[float]:
     """The share of pixels, or of instance rows, that agree wherever eager was clear and padding had no say."""
-    near = evidence.get('near', torch.zeros((1, height, width)).bool())
-    if 'margin' in evidence:
-        near = evidence['margin'] < 1e-3
-    if 'exempt' in evidence:
-        near = near | evidence['exempt']
+    expected = {name: tensor[..., :height, :width] if tensor.dim() > 2 and tensor.shape[-1] == sample.image.shape[-1] else tensor
+                for name, tensor in sample.expected.items()}
+    evidence = {name: tensor[..., :height, :width] if tensor.dim() > 2 else tensor for name, tensor in sample.evidence.items()}
     shares = []
-    for name in ('panoptic', 'labels'):
-        if name in wanted and wanted[name].dim() == 3:
-            crop = found[name][:, :height, :width]
-            unsure = near[:, :height, :width] if excused is None else near[:, :height, :width] | excused.cpu()
-            verdict = compare_panoptic(wanted[name].to(crop.dtype), crop, {'near': unsure})
-            shares.append(1 - float(verdict.get('beyond', 1.0)))
-    if 'masks' in wanted:
-        masks = found['masks'][..., :height, :width]
-        padded = masks.shape != found['masks'].shape
-        rows = {**{name: found[name] for name in ('scores', 'labels', 'num')}, 'masks': masks,
-                'boxes': boxes_of(masks) if padded else found['boxes']}
-        crop_evidence = {'edge_rows': evidence['edge_rows'], 'mask_near': evidence['mask_near'][..., :height, :width]}
+    if 'panoptic' in answers:
+        near = evidence.get('near', torch.zeros_like(expected['panoptic'])).bool()
+        near = near if excused is None else near | excused.cpu()
+        shares.append(_share(compare_panoptic(expected['panoptic'], answers['panoptic'], {'near': near})))
+    if 'labels' in answers and answers['labels'].dim() == 3:
+        shares.append(_share(compare_labels(expected['labels'], answers['labels'], evidence, DEFAULT_TOLERANCE)))
+    if 'masks' in answers:
+        rows = {**{name: expected[name] for name in ('scores', 'labels', 'num', 'masks')}, 'boxes': boxes_of(expected['masks'])}
         # A row's score is a mean over its mask, from which mmdet leaves the padding out: with padding there is nothing to compare.
-        any_score = 1 / max(float(wanted['scores'].abs().max()), 1e-12)
-        verdict = compare_instances(wanted, rows, crop_evidence, any_score if padded else 1e-3)
-        shares.append(1 - float(verdict.get('beyond', 1.0)))
+        any_score = 1 / max(float(rows['scores'].abs().max()), 1e-12)
+        shares.append(_share(compare_instances(rows, answers, evidence, any_score)))
+    if not shares:
+        shares.append(float(torch.allclose(expected['logits'], answers['logits'], rtol=1e-3,
+                                           atol=DEFAULT_TOLERANCE * float(expected['logits'].abs().max()))))
     return shares
+
+
+def _share(verdict: Mapping[str, Any]) -> float:
+    return 1 - float(verdict.get('beyond', 1.0))
+
+
+def _on_cpu(answers: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.cpu() for name, tensor in answers.items()}
+
+
+def summary_lines(checks: Sequence[PipelineCheck]) -> list[str]:
+    """One line for all samples that agree, and one for each that does not or was not run."""
+    if not checks:
+        return []
+    agree = [check for check in checks if check.passed]
+    lines = []
+    if agree:
+        padded = [f'{check.sample} padded by {check.padded[0]}x{check.padded[1]}' for check in agree if any(check.padded)]
+        lines.append(f"test_step: agrees on {len(agree)} of {len(checks)} inputs ({min(check.agreement for check in agree):.3%})"
+                     + (f", {'; '.join(padded)}" if padded else ''))
+    lines += [f'test_step on {check.sample}: FAIL: {check.reason}' for check in checks if check.passed is False]
+    reasons = dict.fromkeys(check.skipped for check in checks if check.skipped)
+    for reason in reasons:
+        names = [check.sample for check in checks if check.skipped == reason]
+        lines.append(f"test_step: not run{'' if len(names) == len(checks) else ' on ' + ', '.join(names)}: {reason}")
+    return lines

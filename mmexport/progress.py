@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 
+KINDS = ('set-up', 'lowering', 'making inputs', 'checking')
+
+
 class Progress:
     """``with steps('Tracing'):`` shows a spinner after which the line stays with its time; `seconds` keeps all of them."""
 
@@ -15,9 +18,13 @@ class Progress:
         self.quiet = quiet
         self.seconds: dict[str, float] = {}
         self.status: Any = None
+        # Seconds of set-up, of lowering, of making inputs, and of what only checking needs.
+        self.by_kind: dict[str, float] = dict.fromkeys(KINDS, 0.0)
+        # Sentences for the report.
+        self.notes: list[str] = []
 
     @contextmanager
-    def __call__(self, what: str) -> Iterator[None]:
+    def __call__(self, what: str, kind: str = 'checking') -> Iterator[None]:
         from rich.console import Console
         console = Console(file=sys.stderr, quiet=self.quiet, highlight=False)
         started = time.perf_counter()
@@ -25,9 +32,14 @@ class Progress:
             yield
         took = time.perf_counter() - started
         self.seconds[what] = self.seconds.get(what, 0.0) + took
+        self.by_kind[kind] = self.by_kind.get(kind, 0.0) + took
         console.print(f'{what:<52} {took:6.1f} s')
 
     def say(self, what: str) -> None:
         """What of the present step is being done, beside its spinner; it leaves no line."""
         if self.status is not None:
             self.status.update(f'{what} ...')
+
+    def note(self, sentence: str) -> None:
+        """Keep `sentence` for the report."""
+        self.notes.append(sentence)

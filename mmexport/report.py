@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from .artifact import Artifact
@@ -14,7 +15,8 @@ from .checkpoint import LoadReport
 from .device import Audit
 from .diagnosis import Diagnosis
 from .patching import Applied
-from .pipeline import PipelineCheck
+from .inputs.shapes import Plan
+from .pipeline import PipelineCheck, summary_lines
 from .verify import Verification
 
 
@@ -42,6 +44,11 @@ class Report:
     # Formats that could not be made, each with the reason.
     failures: Mapping[str, str] = field(default_factory=dict)
     diagnoses: tuple[Diagnosis, ...] = ()
+    plan: Plan | None = None
+    # Shape of each input that was checked, by name.
+    inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    seconds_by_kind: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool | None:
@@ -51,8 +58,8 @@ class Report:
         return None if None in verdicts or not verdicts else all(verdicts)
 
     def passed_in(self, backend: str) -> bool | None:
-        """The verdict on one format, of which the config's own pipeline has a say too."""
-        if backend in self.failures or any(row.backend == backend and row.passed is False for row in self.pipelines):
+        """The verdict on one format; where ``test_step`` decides otherwise than the adapter, no file can be right."""
+        if backend in self.failures or any(row.passed is False for row in self.pipelines):
             return False
         return next((check.passed for check in self.checks if check.backend == backend), None)
 
@@ -63,15 +70,12 @@ class Report:
         found += [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
         if any(not row.passed for check in self.checks for row in check.rows if row.stage == EAGER):
             found += [self.place_of_fault]
-        return found + [f'{pipeline.backend}, test pipeline: {pipeline.reason}' for pipeline in self.pipelines if pipeline.passed is False]
+        return found + [f'test_step on {row.sample}: {row.reason}' for row in self.pipelines if row.passed is False]
 
     @property
     def time_by_kind(self) -> dict[str, float]:
-        """Seconds of set-up, of lowering, and of what only checking needs."""
-        found = {'set-up': 0.0, 'lowering': 0.0, 'checking': 0.0}
-        for step, took in self.seconds.items():
-            found['set-up' if step.startswith('Building') else 'lowering' if step.startswith('Lowering') else 'checking'] += took
-        return found
+        """Seconds by kind of step, see `Progress`."""
+        return dict(self.seconds_by_kind)
 
     @property
     def place_of_fault(self) -> str:
@@ -90,12 +94,14 @@ class Report:
                             found=check.found, eager_s=check.eager_s, over_eager=check.over_eager)
                        for a, check in zip(self.artifacts, self.checks, strict=True)],
             stages=[row.as_dict() for row in self.stages], pipelines=[row.as_dict() for row in self.pipelines],
+            inputs={name: list(shape) for name, shape in self.inputs.items()}, dropped=dict(self.plan.dropped) if self.plan else {},
+            size_rules=asdict(self.plan.rules) if self.plan else None, notes=list(self.notes),
             floors={name: dict(floors) for name, floors in self.floors.items()}, tolerance=self.tolerance,
             failures=dict(self.failures), diagnoses=[row.as_dict() for row in self.diagnoses],
             seconds=dict(self.seconds), versions=dict(self.versions))
 
-    def lines(self) -> Iterator[str]:
-        """The terminal table, plain text, at most 80 columns."""
+    def lines(self, verbose: bool = False) -> Iterator[str]:
+        """The terminal table, plain text, about 80 columns; `verbose` shows every row of formats that pass too."""
         ops = {'stand-in': 'without compiled ops (stand-in)', 'compiled': 'with compiled ops'}[self.versions['mmcv_ops']]
         yield f"{Path(self.config).name}: {self.task}, outputs '{self.outputs}', on {self.device}"
         yield f"torch {self.versions['torch']}, mmcv {ops}"
@@ -106,12 +112,14 @@ class Report:
                 yield f'  not loaded: {key[:64]}'
         yield f'devices, as if on {self.audit.device}: {self.audit.verdict}'
         yield from (f'  mended: {line}' for line in self.audit.mended)
-        on = [row.name for row in self.applied if row.skipped is None]
-        yield f'patches: {len(on)} on, {len(self.applied) - len(on)} skipped'
+        acted = [row.name for row in self.applied if row.acted]
+        yield from wrap(f"patches that acted: {', '.join(acted) or 'none'} (of {len(self.applied)} registered)", 96)
         yield from (note for row in self.applied if (note := row.untried(self.versions)))
         for artifact, check in zip(self.artifacts, self.checks, strict=True):
-            yield from self._artifact_lines(artifact, check)
-        yield from self._pipelines()
+            yield from self._artifact_lines(artifact, check, verbose or check.passed is False)
+        yield from summary_lines(self.pipelines)
+        yield from self._input_lines()
+        yield from self.notes
         yield ''
         yield from self._formats()
         yield 'time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in self.time_by_kind.items())
@@ -120,14 +128,18 @@ class Report:
         yield from (f'  {reason}' for reason in self.reasons)
         yield from (line for row in self.diagnoses for line in row.lines())
 
-    def _pipelines(self) -> Iterator[str]:
-        """A line for all formats of which the same is to be said."""
-        if not self.pipelines and any(check.found for check in self.checks):
-            yield 'test pipeline and test_step: not run: no picture was given (--image)'
-        summaries = list(dict.fromkeys(pipeline.summary for pipeline in self.pipelines))
-        for summary in summaries:
-            whose = ', '.join(pipeline.backend for pipeline in self.pipelines if pipeline.summary == summary)
-            yield f"test pipeline and test_step{f' ({whose})' if len(summaries) > 1 else ''}: {summary}"
+    def _input_lines(self) -> Iterator[str]:
+        """The inputs that were tried, what they span, and what was left out."""
+        if not self.inputs:
+            return
+        tried = ', '.join(f"{name} {'x'.join(map(str, (*shape[:1], *shape[2:])))}" for name, shape in self.inputs.items())
+        yield from wrap(f'inputs tried: {tried}', 96)
+        if self.plan and self.plan.rules.fixed:
+            yield 'sizes: the model takes one size only'
+        elif self.plan and self.plan.rules.multiple_of > 1:
+            yield f'sizes: the model takes multiples of {self.plan.rules.multiple_of}'
+        for name, reason in (self.plan.dropped if self.plan else {}).items():
+            yield f'left out: {name}: {reason}'
 
     def _formats(self) -> Iterator[str]:
         """One line a format: size, parity, the time of a call of its own and over eager's, where it was checked."""
@@ -140,7 +152,7 @@ class Report:
         for name in self.failures:
             yield f"{name:<14}{'-':<12}{'-':>7}{'not made':>9}"
 
-    def _artifact_lines(self, artifact: Artifact, check: Verification) -> Iterator[str]:
+    def _artifact_lines(self, artifact: Artifact, check: Verification, rows: bool) -> Iterator[str]:
         yield ''
         yield f"{artifact.backend}: {artifact.file} ({artifact.manifest['bytes'] / 1e6:.1f} MB)"
         facts = artifact.manifest.get(artifact.backend, {})
@@ -157,6 +169,15 @@ class Report:
         if check.found is None:
             yield '  not run (--no-verify)'
             return
+        if rows:
+            yield from self._rows(check)
+        yield from self._class_lines(artifact, check)
+        for name, reason in check.found['vacuous'].items():
+            yield f'  vacuous: {name}: {reason.split(":")[0]}'
+        for name, reason in check.found.get('little_change', {}).items():
+            yield f'  {name} vary little: {reason}'
+
+    def _rows(self, check: Verification) -> Iterator[str]:
         stages = {(row.sample, row.output): row for row in self.stages}
         yield f"  {'sample':<15}{'output':<13}{'patched':>9}{'artifact':>9}{'floor':>7}  result"
         for row in check.rows:
@@ -164,11 +185,21 @@ class Report:
                 patched = stages.get((row.sample, row.output))
                 yield (f'  {row.sample:<15}{row.output:<13}{_figure(patched):>9}{_figure(row):>9}{row.floor:>7.1%}  '
                        f"{'pass' if row.passed else 'FAIL'}")
-        seen = check.found.get('classes_seen')
-        if seen is not None:
-            yield f"  {seen} of {artifact.manifest['num_classes']} classes win somewhere; --outputs raw compares the logits of all"
-        for name, reason in check.found['vacuous'].items():
-            yield f'  vacuous: {name}: {reason.split(":")[0]}'
+
+    def _class_lines(self, artifact: Artifact, check: Verification) -> Iterator[str]:
+        """How many classes the expected decisions show, and which they do not."""
+        assert check.found is not None
+        classes = check.found.get('classes')
+        if not classes:
+            return
+        names = artifact.manifest.get('classes') or []
+        never = [names[label] if label < len(names) else str(label) for label in classes['never']]
+        count = len(classes['seen']) + len(never)
+        words = f"{len(classes['seen'])} of {count} classes are decided somewhere"
+        if never:
+            shown = ', '.join(never[:6]) + (f' and {len(never) - 6} more' if len(never) > 6 else '')
+            words += f'; never: {shown}: of those only the raw outputs were compared'
+        yield from (f'  {line}' for line in wrap(words, 94))
 
 
 def _figure(row: Comparison | None) -> str:

@@ -88,16 +88,20 @@ def stop_where_it_would_fail(audit: Audit, device: torch.device, fix: bool) -> N
 
 
 @contextmanager
-def eager_in_words(images: Mapping[str, Tensor]) -> Iterator[None]:
-    """Upstream code may raise anything; that it is eager itself that fails, and on what, is what the user must know."""
+def eager_in_words(images: Mapping[str, Tensor], hint: bool = True) -> Iterator[None]:
+    """Upstream code may raise anything; that it is eager itself that fails, and on what, is what the user must know.
+
+    Args:
+        hint: whether another size can help.
+    """
     try:
         yield
     except MMExportError:
         raise
     except Exception as exc:
         shapes = ', '.join(f'{name} {tuple(image.shape)}' for name, image in images.items())
-        raise InputError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {last_line(exc)}. Other '
-                         'sizes: --shape, export.verify.shapes') from exc
+        raise InputError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {last_line(exc)}'
+                         + ('. Other sizes: --shape, export.verify.shapes' if hint else '')) from exc
 
 
 def _run(adapter: Adapter, image: Tensor) -> Any:

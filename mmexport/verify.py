@@ -14,7 +14,7 @@ from .adapters import Adapter
 from .artifact import SAMPLES, Artifact
 from .checking.compare import compare
 from .checking.comparison import Comparison
-from .checking.main import EAGER, vacuous_outputs, verdict
+from .checking.main import EAGER, judge_samples, verdict
 from .checking.samples import Sample, write_samples
 from .expected import NOISE, model_floors
 from .fresh import FreshProcess, waiting
@@ -70,15 +70,19 @@ def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) 
 
 
 def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, device: torch.device, scratch: Path,
-           started: FreshProcess | None = None) -> Verification:
+           started: FreshProcess | None = None, raw: Path | None = None) -> Verification:
     """Check `artifact` on all `samples` in a fresh Python with torch and numpy alone, which may have been `started` before.
 
     A file that cannot be loaded, or that takes the process with it, is one that is not shown to be right.
+
+    Args:
+        raw: a folder with the graph that the file was cut from, for the network's own outputs.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     everything, answer = scratch / 'all_samples.npz', scratch / 'found.json'
     write_samples(everything, samples, _extra(samples, tolerance))
-    asked = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer)]
+    asked = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer), '--trust',
+             *(['--raw', str(raw)] if raw else [])]
     ready = started if started and started.unasked and started.backend == artifact.backend else None
     with nullcontext(ready) if ready else waiting(artifact.backend, scratch) as process:
         code, said = process.run(asked)
@@ -88,7 +92,7 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
         problem = (f"the process that checks {artifact.file.name} {'died' if code < 0 else 'ended'} with code {code}: "
                    f'{(said.strip() or "(no message)").splitlines()[-1][:300]}')
         row = Comparison('(all)', '(all)', EAGER, 'count', tolerance, problem=problem)
-        return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}, died=code < 0))
+        return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}, little_change={}, classes=None, died=code < 0))
     found = json.loads(answer.read_text())
     answer.unlink()
     return Verification(artifact.backend, found)
@@ -100,7 +104,7 @@ def keep_samples(artifact: Artifact, samples: Sequence[Sample], tolerance: float
     The first two are of one shape and kept together or not at all: they show that the outputs depend on the input. Where they are too
     large, what the export itself found about that is kept instead of them.
     """
-    plain = [replace(sample, patched={}) for sample in samples]
+    plain = [replace(sample, patched={}, raw={}, raw_evidence={}) for sample in samples]
     pair, others = plain[:2], sorted(plain[2:], key=lambda sample: sample.nbytes)
     kept: list[Sample] = []
     room = MAX_SAMPLE_BYTES
@@ -112,7 +116,7 @@ def keep_samples(artifact: Artifact, samples: Sequence[Sample], tolerance: float
     names = [sample.name for sample in samples if any(sample.name == other.name for other in kept)]
     extra = _extra(samples, tolerance)
     if kept and kept[:2] != pair:
-        extra['vacuous'] = vacuous_outputs(artifact.manifest, samples, tolerance)
+        extra['judged'] = judge_samples(artifact.manifest, samples, extra)
     if kept:
         write_samples(artifact.folder / SAMPLES, [sample for sample in plain if sample.name in names], extra)
     return names

@@ -26,4 +26,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope='session')
 def photograph_file() -> Path:
-    return Path(__file__).parent / 'data' / 'chelsea.png'
+    return Path(__file__).parent.parent / 'mmexport' / 'inputs' / 'chelsea.png'

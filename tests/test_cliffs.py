@@ -5,7 +5,7 @@ from torch import Tensor
 
 from mmexport.adapters import build_adapter
 from mmexport.cliffs import FEW, WIDTH, Counted, clear_of_cliffs
-from mmexport.inputs import picture
+from mmexport.inputs.synthetic import picture
 from tests.tiny import SHAPE, seeded
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mmexport.artifact import Artifact, link, publish, workshop
+from mmexport.artifact import Artifact, link, publish, staging_dir
 from mmexport.checking.samples import Sample, read_samples
 from mmexport.verify import keep_samples
 
@@ -37,7 +37,7 @@ def test_a_pair_that_is_too_large_leaves_its_verdict(tmp_path: Path, monkeypatch
     assert keep_samples(made, [sample('traced', 16, 0), sample('same shape', 16, 1), sample('small', 4, 2)], 1e-4) == ['small']
     kept, extra = read_samples(tmp_path / 'a' / 'samples.npz')
     assert [one.name for one in kept] == ['small']
-    assert extra['vacuous'] == {}
+    assert extra['judged']['vacuous'] == {}
 
 
 def test_a_work_dir_may_be_anybodys_folder(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_work_dir_may_be_anybodys_folder(tmp_path: Path) -> None:
         (tmp_path / name / 'mine').write_text('precious')
     left = tmp_path / '.mmexport-tmp-x-999999999'
     left.mkdir()
-    with workshop(tmp_path):
+    with staging_dir(tmp_path):
         pass
     assert not left.exists()
     assert all((tmp_path / name / 'mine').read_text() == 'precious' for name in ('.old-photos', 'photos', '.tmp-mywork-999999'))

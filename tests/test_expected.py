@@ -14,7 +14,7 @@ IMAGES = {'traced': torch.rand(1, 3, 64, 64), 'another size': torch.rand(1, 3, 9
 
 
 def _noises(memory: Memory) -> list[str]:
-    return sorted({when.strip() for _, when, _ in memory.seen if when.startswith('noise')})
+    return sorted({key[3] for key in memory.seen if key[3].startswith('noise')})
 
 
 def test_a_model_that_noise_does_not_move_is_given_one() -> None:

@@ -38,7 +38,7 @@ def test_after_a_closer_look_only_what_failed_is_checked_again(proof: Proof, tmp
     closer = list(SAMPLES)
     monkeypatch.setattr('mmexport.proof.verify', verify)
     monkeypatch.setattr('mmexport.proof.second_look', lambda *args: closer)
-    artifacts: list[Any] = [SimpleNamespace(backend=name) for name in ('torchscript', 'onnx')]
+    artifacts: list[Any] = [SimpleNamespace(backend=name, folder=Path('absent')) for name in ('torchscript', 'onnx')]
     checks, samples = proof.verify(artifacts, SAMPLES, tmp_path, None)
     assert asked == ['torchscript', 'onnx', 'onnx']
     assert [check.passed for check in checks] == [True, True]
@@ -50,15 +50,6 @@ def test_a_time_is_put_beside_one_that_eager_took_then(proof: Proof, tmp_path: P
     answers = iter([dict(found, p50_s=1.0), found])
     monkeypatch.setattr('mmexport.proof.verify', lambda artifact, *rest: Verification(artifact.backend, next(answers)))
     monkeypatch.setattr('mmexport.proof.second_look', lambda *args: None)
-    artifacts: list[Any] = [SimpleNamespace(backend=name) for name in ('torchscript', 'onnx')]
+    artifacts: list[Any] = [SimpleNamespace(backend=name, folder=Path('absent')) for name in ('torchscript', 'onnx')]
     checks, _ = proof.verify(artifacts, SAMPLES, tmp_path, None)
     assert [(check.over_eager, check.eager_s) for check in checks] == [(0.5, 2.0), (None, None)]
-
-
-def test_no_file_is_loaded_for_a_witness_that_has_nothing_to_say(proof: Proof) -> None:
-    artifact: Any = SimpleNamespace(backend='onnx')
-    backend: Any = SimpleNamespace(name='onnx', load=lambda *args: pytest.fail('it was loaded'))
-    photograph: Any = SimpleNamespace(packed={})
-    check = Verification('onnx', None)
-    assert [row.summary for row in proof.pipelines([backend], [artifact], [check], photograph)] == [
-        'not run: raw outputs hold no decisions']

@@ -1,7 +1,8 @@
 """What every adapter has: a model inside, tensors in and out, and what the checker has to know about them."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -49,6 +50,10 @@ class Adapter(nn.Module):
         self.outputs = outputs
         self.preprocess = Preprocess.of(model, normalize)
         self.guard = InputGuard(channels=self.preprocess.channels)
+        # Whether `forward` gives the network's own outputs behind the decisions; see `with_raw`.
+        self.raw_too = False
+        # Whether a backend writes a graph with raw outputs too, for the check.
+        self.check_raw = False
         self.eval()
 
     @classmethod
@@ -61,8 +66,13 @@ class Adapter(nn.Module):
         raise NotImplementedError
 
     @property
+    def raw_specs(self) -> tuple[OutputSpec, ...]:
+        """The network's own outputs, which `raw` gives; () where an adapter does not name them, and then only decisions are checked."""
+        return self.specs if self.outputs == 'raw' else ()
+
+    @property
     def channels(self) -> int:
-        """Of the input: as many as the data_preprocessor has means."""
+        """Of the input: as many as the data_preprocessor has means, or else as the network takes."""
         return self.preprocess.channels
 
     @property
@@ -83,7 +93,20 @@ class Adapter(nn.Module):
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         image = self.preprocess(self.guard(image))
-        return self.decide(self.raw(image), image)
+        raw = self.raw(image)
+        return self.decide(raw, image) + (tuple(raw) if self.raw_too else ())
+
+    @contextmanager
+    def with_raw(self) -> Iterator[tuple[OutputSpec, ...]]:
+        """Let `forward` return the network's own outputs behind the decisions; yields the specs of all of them.
+
+        A fault in a class that never wins does not show in decisions. The graph is captured once with both, checked, and then cut.
+        """
+        self.raw_too = self.outputs == 'final' and bool(self.raw_specs)
+        try:
+            yield self.specs + (self.raw_specs if self.raw_too else ())
+        finally:
+            self.raw_too = False
 
     def decide(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         """The outputs of `specs`, from the network's own; `image` is normalised."""
@@ -104,8 +127,12 @@ class Adapter(nn.Module):
         """
         return None
 
+    def data_samples(self, image: Tensor) -> list[Any]:
+        """OpenMMLab's data samples for ``test_step`` on `image`, unpadded, one for each picture of the batch."""
+        raise NotImplementedError
+
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
-        """OpenMMLab's data samples, as ``test_step`` or ``predict`` returns them -> the ``final`` outputs by name."""
+        """OpenMMLab's data samples, as ``test_step`` or ``predict`` returns them -> the ``final`` outputs by name, as `specs` has them."""
         raise NotImplementedError
 
     def notes(self) -> dict[str, Any]:
@@ -114,29 +141,58 @@ class Adapter(nn.Module):
 
 
 @torch.jit.script_if_tracing
-def _refuse_what_was_not_exported(image: Tensor, sides: list[int], channels: int) -> Tensor:
+def _refuse_what_was_not_exported(image: Tensor, low: list[int], high: list[int], multiple: int, channels: int) -> Tensor:
     if image.dim() != 4:
-        raise ValueError('mmexport: expected an image tensor (N, 3, H, W), got another number of axes')
+        raise ValueError('mmexport: expected an image tensor (N, C, H, W), got another number of axes')
     if image.size(1) != channels:
         raise ValueError('mmexport: expected an image tensor with ' + str(channels) + ' channels')
     if image.dtype != torch.float32:
         raise ValueError('mmexport: expected a floating point image (float32), normalised as the manifest says')
-    for axis, side in enumerate(sides):
-        if side > 0 and image.size(axis) != side:
-            raise ValueError('mmexport: an axis has another size than the one it was exported with, and was not declared dynamic')
+    for axis in range(4):
+        if low[axis] >= 0 and (image.size(axis) < low[axis] or image.size(axis) > high[axis]):
+            if low[axis] == high[axis]:
+                raise ValueError('mmexport: an axis has another size than the one it was exported with, and was not declared dynamic')
+            raise ValueError('mmexport: axis ' + str(axis) + ' has size ' + str(image.size(axis)) + ', and this file was checked from ' +
+                             str(low[axis]) + ' to ' + str(high[axis]) + ' only; export with export.verify.shapes for more')
+    if multiple > 1 and (image.size(2) % multiple != 0 or image.size(3) % multiple != 0):
+        raise ValueError('mmexport: height and width must be multiples of ' + str(multiple))
     return image
 
 
 class InputGuard(nn.Module):
-    """Stands at the door of the graph, so that a wrong input is refused in words instead of being computed wrongly."""
+    """Refuse, in words, an input that the file was not exported or not checked for.
 
-    def __init__(self, shape: Sequence[int] = (), dynamic: Sequence[str] = AXES, channels: int = 3) -> None:
+    Args:
+        shape: the traced one.
+        dynamic: the open axes; the others take the traced size only.
+        channels: of the input, where there is no `shape`.
+        ranges: by open axis, the smallest and the largest size that was checked.
+        multiple_of: what both sides must be multiples of.
+    """
+
+    def __init__(self, shape: Sequence[int] = (), dynamic: Sequence[str] = AXES, channels: int = 3,
+                 ranges: Mapping[str, Sequence[int]] | None = None, multiple_of: int = 1) -> None:
         super().__init__()
         self.channels = int(shape[1]) if shape else channels
-        self.sides = [-1 if axis in dynamic else int(side) for axis, side in zip(AXES, shape, strict=False)]
+        self.dynamic, self.ranges, self.multiple_of = tuple(dynamic), dict(ranges or {}), multiple_of
+        limits = [(-1, -1) if axis == 'channel' or not shape else (int(side), int(side)) if axis not in dynamic
+                  else tuple(self.ranges.get(axis, (-1, -1))) for axis, side in zip(AXES, shape or (0, 0, 0, 0), strict=True)]
+        self.low, self.high = [int(low) for low, _ in limits], [int(high) for _, high in limits]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether batch, height or width takes one size only."""
+        return any(low == high and low >= 0 for axis, (low, high) in enumerate(zip(self.low, self.high, strict=True)) if axis != 1)
+
+    @property
+    def fixed_sides(self) -> bool:
+        """Whether height or width takes one size only."""
+        return any(self.low[axis] == self.high[axis] and self.low[axis] >= 0 for axis in (2, 3))
 
     def forward(self, image: Tensor) -> Tensor:
-        return _refuse_what_was_not_exported(image, self.sides, self.channels)
+        # torch.export writes the ranges of its Dims as checks of its own; a question about a symbolic size would be one more.
+        multiple = 1 if torch.compiler.is_exporting() else self.multiple_of
+        return _refuse_what_was_not_exported(image, self.low, self.high, multiple, self.channels)
 
 
 def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False) -> Adapter:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checking.continuous import competing_scale
+
 # A segment this close to a threshold of the config may be kept or dropped by rounding alone.
 THRESHOLD_EDGE = 1e-3
 # The default tolerance, in units of the scale of the logits; decisions closer than twice that are near.
@@ -19,7 +21,7 @@ def panoptic_evidence(found: dict[str, Tensor], cls_logits: Tensor, masks: Tenso
     """`near` (N, H, W): pixels whose winner is a near thing, or belongs to a segment at the edge of a threshold.
     `borderline` (N): how many such segments. `candidates` (N, Q): the classes of queries that are kept, or nearly, else void.
     """
-    cls_slack = LOGIT_TOLERANCE * float(cls_logits.abs().max()) / 2
+    cls_slack = LOGIT_TOLERANCE * competing_scale(cls_logits, 2) / 2
     mask_slack = LOGIT_TOLERANCE * float(masks.abs().max()) / 4
     at_score = found['classes'].ne(void) & ((found['scores'] - cfg.get('object_mask_thr', 0.8)).abs() < THRESHOLD_EDGE)
     at_ratio = found['kept'] & (found['won'] > 0) & ((found['ratio'] - cfg.get('iou_thr', 0.8)).abs() < THRESHOLD_EDGE)
@@ -43,4 +45,4 @@ def instance_evidence(chosen: Tensor, top: dict[str, Tensor], cls_logits: Tensor
     slack = 2 * LOGIT_TOLERANCE * float(chosen.abs().max())
     return {'mask_near': (chosen.abs() < slack) & top['thing'][:, :, None, None],
             # Two logits may move by a tolerance each, and a softmax by as much of itself.
-            'edge_rows': (top['scores'] - top['edge'][:, None]).abs() < 4 * LOGIT_TOLERANCE * float(cls_logits.abs().max()) * top['scores']}
+            'edge_rows': (top['scores'] - top['edge'][:, None]).abs() < 4 * LOGIT_TOLERANCE * competing_scale(cls_logits, 2) * top['scores']}

@@ -60,6 +60,14 @@ class MaskClassification(Adapter):
             ('masks', 'bool', ('row', 'height', 'width')), ('num', 'int64', ())))
         return (panoptic if self.panoptic_on else ()) + (instance if self.instance_on else ())
 
+    @property
+    def raw_specs(self) -> tuple[OutputSpec, ...]:
+        return mask_specs()
+
+    def data_samples(self, image: Tensor) -> list[Any]:
+        from mmdet.structures import DetDataSample
+        return [DetDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image)]
+
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         from mmdet.structures import DetDataSample
         features = self.model.extract_feat(image)  # type: ignore[operator]
@@ -144,15 +152,22 @@ class MaskClassification(Adapter):
         return near | (renamed_after(cut, padded) != cut)
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
+        """Rows come in mmdet's order, which is any: `topk` does not sort there. Rows from `num` on are zero."""
         answer: dict[str, Tensor] = {}
         if self.panoptic_on:
-            answer['panoptic'] = torch.stack([sample.pred_panoptic_seg.sem_seg[0] for sample in samples])
+            answer['panoptic'] = torch.stack([sample.pred_panoptic_seg.sem_seg[0] for sample in samples]).to(torch.int32)
         if self.instance_on:
-            found = samples[0].pred_instances
-            for name, key in (('boxes', 'bboxes'), ('scores', 'scores'), ('labels', 'labels'), ('masks', 'masks')):
-                answer[name] = found[key][None]
-            answer['num'] = torch.tensor([len(found)])
+            limit = int(self.fusion.test_cfg.get('max_per_image', 100))
+            rows = [sample.pred_instances for sample in samples]
+            for name, key, dtype in (('boxes', 'bboxes', torch.float32), ('scores', 'scores', torch.float32),
+                                     ('labels', 'labels', torch.int64), ('masks', 'masks', torch.bool)):
+                answer[name] = torch.stack([_padded(found[key].to(dtype), limit) for found in rows])
+            answer['num'] = torch.tensor([len(found) for found in rows])
         return answer
+
+
+def _padded(rows: Tensor, count: int) -> Tensor:
+    return torch.cat([rows, rows.new_zeros((count - len(rows), *rows.shape[1:]))])
 
 
 def _enlarged(mask_logits: Tensor, image: Tensor) -> Tensor:

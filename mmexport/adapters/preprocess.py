@@ -81,7 +81,7 @@ class Preprocess(nn.Module):
         picture = image * self.std + self.mean
         return picture[:, self.order] if self.flip else picture
 
-    def hold_to(self, model: nn.Module) -> None:
+    def check_against(self, model: nn.Module) -> None:
         """Let the model's own data_preprocessor make an image of a picture, and see that `normalize` makes the same.
 
         A class of the user's may do more than mmengine's; every later comparison is with our own reading of it.

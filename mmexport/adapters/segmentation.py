@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..answering import answering
+from ..checking.continuous import competing_scale
 from ..registry import ADAPTERS
 from .base import Adapter, OutputSpec
 from .points import mixed_from, points_at_the_edge, recorded_points
@@ -30,7 +31,9 @@ def image_metas(image: Tensor) -> list[dict[str, Any]]:
 @ADAPTERS.register_module()
 class Segmentation(Adapter):
     """``raw``: `logits` (N, C, h, w) of the last decode head, before the final resize.
-    ``final``: `labels` (N, H, W) int32 and `scores`, the softmax (one channel: sigmoid) of the chosen label.
+    ``final``: `labels` (N, H, W) int32 and `scores`, the softmax (one channel: sigmoid) of the chosen label. With
+    ``test_cfg.mode='slide'``: `logits` (N, C, H, W) of one window at its size, because labels of windows cannot be averaged where they
+    overlap. Sliding stays outside the graph: the number of windows would be a loop over a size, which not every format can hold.
     """
 
     task = 'semantic'
@@ -52,9 +55,24 @@ class Segmentation(Adapter):
     @property
     def specs(self) -> tuple[OutputSpec, ...]:
         if self.outputs == 'raw':
-            return (OutputSpec('logits', 'float32', ('batch', 'class', 'h', 'w'), 'pixels'),)
+            return self.raw_specs
+        if self.slides:
+            return (OutputSpec('logits', 'float32', ('batch', 'class', 'height', 'width'), 'pixels'),)
         return (OutputSpec('labels', 'int32', ('batch', 'height', 'width'), 'labels'),
                 OutputSpec('scores', 'float32', ('batch', 'height', 'width'), 'map'))
+
+    @property
+    def raw_specs(self) -> tuple[OutputSpec, ...]:
+        return (OutputSpec('logits', 'float32', ('batch', 'class', 'h', 'w'), 'pixels'),)
+
+    @property
+    def slides(self) -> bool:
+        """Whether ``test_step`` slides a window over the picture and averages logits where windows overlap."""
+        return str(getattr(self.model, 'test_cfg', {}).get('mode', 'whole')) == 'slide'
+
+    def data_samples(self, image: Tensor) -> list[Any]:
+        from mmseg.structures import SegDataSample
+        return [SegDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image)]
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         with answering(self.head, 'predict_by_feat', lambda logits, *args, **kwargs: logits):
@@ -67,6 +85,8 @@ class Segmentation(Adapter):
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         logits = self.full_size(raw, image)
+        if self.slides:
+            return (logits,)
         if logits.shape[1] == 1:
             scores = logits[:, 0].sigmoid()
             return (scores > self.head.threshold).to(torch.int32), scores
@@ -82,11 +102,11 @@ class Segmentation(Adapter):
         W): those behind it. `exempt` (N, H, W), with PointRend's head: what is mixed from points at the edge of its choice.
         """
         exempt = {name: mixed_from(edge, image.shape[2:]) for name, edge in seen.items()}
-        return {**self._margin(raw, image), **exempt}
+        return exempt if self.slides else {**self._margin(raw, image), **exempt}
 
     def _margin(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
         logits = self.full_size(raw, image)
-        scale = logits.abs().max().clamp_min(1e-12)
+        scale = competing_scale(logits, 1)
         if logits.shape[1] == 1:
             threshold = float(self.head.threshold)
             edge = math.log(threshold / (1 - threshold))
@@ -95,14 +115,26 @@ class Segmentation(Adapter):
         return {'margin': (top[:, 0] - top[:, 1]) / scale, 'next': index[:, 1:].to(torch.int32)}
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
-        return {'labels': torch.stack([sample.pred_sem_seg.data[0] for sample in samples]).to(torch.int32)}
+        logits = torch.stack([sample.seg_logits.data for sample in samples])
+        if self.slides:
+            return {'logits': logits}
+        labels = torch.stack([sample.pred_sem_seg.data[0] for sample in samples]).to(torch.int32)
+        return {'labels': labels, 'scores': self.scores_of(logits)}
+
+    def scores_of(self, logits: Tensor) -> Tensor:
+        """The score (N, H, W) of the chosen label; of one channel, ``test_step`` has taken the sigmoid already."""
+        if logits.shape[1] == 1:
+            return logits[:, 0]
+        best, _ = logits.max(dim=1)
+        return (best - logits.logsumexp(dim=1)).exp()
 
     def notes(self) -> dict[str, Any]:
         test_cfg = self.model.test_cfg
         if test_cfg.get('mode', 'whole') != 'slide':  # type: ignore[union-attr, operator]
             return {}
         return {'sliding': dict(window=list(test_cfg.crop_size), stride=list(test_cfg.stride),  # type: ignore[union-attr, arg-type]
-                                note="the file holds one window; sliding and averaging overlaps are the caller's")}
+                                note="the file gives the logits of one window; slide it, add the logits where windows overlap, divide by "
+                                     "their number, then take the argmax (one channel: sigmoid and threshold)")}
 
 
 def _last_head(model: nn.Module) -> Any:

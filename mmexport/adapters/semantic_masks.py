@@ -27,6 +27,10 @@ class SemanticMasks(Segmentation):
     def specs(self) -> tuple[OutputSpec, ...]:
         return mask_specs() if self.outputs == 'raw' else super().specs
 
+    @property
+    def raw_specs(self) -> tuple[OutputSpec, ...]:
+        return mask_specs()
+
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         from mmseg.structures import SegDataSample
         features = self.model.extract_feat(image)  # type: ignore[operator]
@@ -40,8 +44,14 @@ class SemanticMasks(Segmentation):
         return torch.einsum('bqc,bqhw->bchw', cls_logits.softmax(dim=-1)[..., :-1], masks)
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
-        scores, labels = self.full_size(raw, image).max(dim=1)
+        sums = self.full_size(raw, image)
+        if self.slides:
+            return (sums,)
+        scores, labels = sums.max(dim=1)
         return labels.to(torch.int32), scores
+
+    def scores_of(self, logits: Tensor) -> Tensor:
+        return logits.max(dim=1).values
 
 
 def mask_specs() -> tuple[OutputSpec, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..adapters import Adapter
 from ..registry import BACKENDS
 from .from_program import ProgramBackend
 
@@ -53,6 +52,6 @@ class AOTInductor(ProgramBackend):
             torch._inductor.aoti_compile_and_package(program, package_path=str(folder / self.file), inductor_configs=dict(options))
         return dict(compile_s=round(time.perf_counter() - started, 1), device=device, options=options)
 
-    def write(self, made: dict[str, Any], folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
+    def write(self, made: dict[str, Any], folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
         manifest[self.name].update(made, input='contiguous float32; a package checks neither')
         return manifest

@@ -17,6 +17,7 @@ from ..compat.packages import installed_version
 from ..errors import LoweringError, causes, last_line
 from .base import Backend, Run, name_of
 from .canary import SAMPLINGS, right_form
+from .cutting import cut_program, raw_folder, raw_manifest, with_raw
 from .program import exported_program, held, part_program, silenced, unavailable
 
 if TYPE_CHECKING:
@@ -30,14 +31,25 @@ class ProgramBackend(Backend):
     """
 
     file: ClassVar[str]
+    # Whether `cut` can take outputs off what `convert` made. Else the program is cut and converted, and raw outputs are compared of the
+    # program: machine code cannot be cut.
+    cuts: ClassVar[bool] = False
     forms: ClassVar[dict[str, str]] = {}
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
         """What the format's own library makes of `program`; `folder` is for what it can only write. It may raise anything."""
         raise NotImplementedError
 
-    def write(self, made: Any, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Write `file` from what `convert` made, and return the manifest with this format's facts."""
+    def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+        """Write `file` from what `convert` made, and return the manifest with this format's facts; `names` are of the outputs."""
+        raise NotImplementedError
+
+    def copied(self, made: Any) -> Any:
+        """A copy of what `convert` made, where `write` or `cut` changes it."""
+        return made
+
+    def cut(self, made: Any, count: int) -> Any:
+        """What `convert` made, with its first `count` outputs."""
         raise NotImplementedError
 
     def unavailable(self) -> str | None:
@@ -73,12 +85,28 @@ class ProgramBackend(Backend):
     def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         """`lower` with the present `forms`; `facts` go into the manifest too."""
         dynamic = manifest['inputs'][0]['dynamic']
-        folder.mkdir(parents=True, exist_ok=True)
-        program = exported_program(adapter, example, dynamic, **self.forms)
-        made = self._converted(adapter, program, folder, [spec.name for spec in adapter.specs])
+        with with_raw(adapter) as raw:
+            program = exported_program(adapter, example, dynamic, **self.forms)
         signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=held(program, example, dynamic), **facts))
+        names = [spec.name for spec in adapter.specs]
+        folder.mkdir(parents=True, exist_ok=True)
+        if not raw:
+            return self._written(self._converted(adapter, program, folder, names), folder, names, signed, adapter)
+        both, apart = [*names, *(str(spec['name']) for spec in raw)], raw_folder(folder)
+        apart.mkdir(parents=True, exist_ok=True)
+        if not self.cuts:
+            from .torch_export import TorchExport
+            TorchExport()._written(program, apart, both, {**raw_manifest(manifest, raw), 'backend': TorchExport.name,
+                                                          TorchExport.name: {}}, adapter)
+            made = self._converted(adapter, cut_program(program, len(names)), folder, names)
+            return self._written(made, folder, names, signed, adapter)
+        made = self._converted(adapter, program, folder, both)
+        self._written(self.copied(made), apart, both, raw_manifest(signed, raw), adapter)
+        return self._written(self.cut(made, len(names)), folder, names, signed, adapter)
+
+    def _written(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any], adapter: Adapter) -> Artifact:
         try:
-            return self.finished(folder / self.file, self.write(made, folder, adapter, signed))
+            return self.finished(folder / self.file, self.write(made, folder, names, copy.deepcopy(manifest)))
         except LoweringError:
             raise
         except Exception as exc:

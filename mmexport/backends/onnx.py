@@ -18,6 +18,7 @@ from ..errors import ConfigError, LoweringError, last_line
 from ..ops.lowerings import preferring
 from ..registry import BACKENDS
 from .base import Run, name_of
+from .cutting import raw_folder, raw_manifest, with_raw
 from .from_program import ProgramBackend
 from .onnx_convert import converted
 from .onnx_graph import input_names, name_axes, nodes
@@ -49,6 +50,7 @@ class ONNX(ProgramBackend):
 
     name = 'onnx'
     file = 'model.onnx'
+    cuts = True
     packages = ('onnxruntime', 'onnx', 'onnxscript')
     repro = 'torch.onnx.export({exported}, dynamo=True, opset_version=18)\n'
     forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
@@ -68,12 +70,17 @@ class ONNX(ProgramBackend):
     def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         if self.dynamo:
             return super().lower_as_it_is(adapter, example, folder, manifest, **facts)
-        folder.mkdir(parents=True, exist_ok=True)
         dynamic = manifest['inputs'][0]['dynamic']
-        proto = self._from_trace(adapter, (example,), [spec.name for spec in adapter.specs],
-                                 {'image': {AXIS[axis]: axis for axis in dynamic}})
+        names = [spec.name for spec in adapter.specs]
+        with with_raw(adapter) as raw:
+            both = [*names, *(str(spec['name']) for spec in raw)]
+            proto = self._from_trace(adapter, (example,), both, {'image': {AXIS[axis]: axis for axis in dynamic}})
         signed = self.signed(manifest, dict(torch=torch.__version__, **facts))
-        return self.finished(folder / self.file, self.write(proto, folder, adapter, signed))
+        for place in (folder, *([raw_folder(folder)] if raw else [])):
+            place.mkdir(parents=True, exist_ok=True)
+        if raw:
+            self._written(self.copied(proto), raw_folder(folder), both, raw_manifest(signed, raw), adapter)
+        return self._written(self.cut(proto, len(names)), folder, names, signed, adapter)
 
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         if self.dynamo:
@@ -108,8 +115,18 @@ class ONNX(ProgramBackend):
                 raise LoweringError(f'torch.onnx.export of {name_of(module)} failed: {type(exc).__name__}: {last_line(exc)}') from exc
             return onnx.load(draft)
 
-    def write(self, made: Any, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
-        proto, half = self._finished(made, [spec.name for spec in adapter.specs])
+    def copied(self, made: Any) -> Any:
+        import onnx
+        copy = onnx.ModelProto()
+        copy.CopyFrom(made)
+        return copy
+
+    def cut(self, made: Any, count: int) -> Any:
+        del made.graph.output[count:]
+        return made
+
+    def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+        proto, half = self._finished(made, list(names))
         if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
             raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
         written = next(entry.version for entry in proto.opset_import if entry.domain in ('', 'ai.onnx'))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from ..adapters import Adapter
 from ..checking import quiet
 from ..checking.runners.openvino import PLACE
 from ..errors import ConfigError
@@ -38,6 +37,7 @@ class OpenVINO(ProgramBackend):
 
     name = 'openvino'
     file = 'model.xml'
+    cuts = True
     packages = ('openvino',)
     repro = 'import openvino\n\nopenvino.convert_model({exported})\n'
     forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
@@ -58,7 +58,12 @@ class OpenVINO(ProgramBackend):
             port.get_tensor().set_names({name})
         return model
 
-    def write(self, made: Any, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
+    def cut(self, made: Any, count: int) -> Any:
+        for port in list(made.outputs)[count:]:
+            made.remove_result(port.get_node())
+        return made
+
+    def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
         openvino = quiet.openvino()
         hint, manifest['precision'] = HINTS[self.precision]
         made.set_rt_info(hint, [*PLACE])

@@ -52,7 +52,7 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
     """
     example = generic(example, dynamic)
     made = _MADE.setdefault(adapter, {})
-    key = tuple(example.shape), tuple(dynamic), str(example.device), tuple(sorted(forms.items()))
+    key = tuple(example.shape), tuple(dynamic), str(example.device), tuple(sorted(forms.items())), getattr(adapter, 'raw_too', False)
     if key not in made:
         made[key] = _export(adapter, example, dynamic, forms)
     return made[key]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..adapters import Adapter
 from ..registry import BACKENDS
+from .cutting import cut_program
 from .from_program import ProgramBackend
 from .program import silenced
 from .tensorrt_ops import SOURCE, lacking
@@ -28,11 +28,15 @@ class TorchExport(ProgramBackend):
 
     name = 'torch_export'
     file = 'model.pt2'
+    cuts = True
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> ExportedProgram:
         return program
 
-    def write(self, made: ExportedProgram, folder: Path, adapter: Adapter, manifest: dict[str, Any]) -> dict[str, Any]:
+    def cut(self, made: ExportedProgram, count: int) -> ExportedProgram:
+        return cut_program(made, count)
+
+    def write(self, made: ExportedProgram, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
         manifest[self.name].update(nodes=len(made.graph.nodes), tensorrt=dict(lacks=lacking(made), source=SOURCE))
         with silenced():
             torch.export.save(made, folder / self.file, extra_files={INSIDE: json.dumps(manifest)})

@@ -17,6 +17,7 @@ from ..artifact import Artifact
 from ..errors import LoweringError, MMExportError, first_line, last_line
 from ..registry import BACKENDS
 from .base import Backend, Run, name_of
+from .cutting import raw_folder, raw_manifest, with_raw
 from .graph import count_kinds, device_literals, dtype_literals, follow_input_device
 
 # The manifest's name inside the file: torch.jit.load(..., _extra_files={'manifest.json': ''}).
@@ -49,7 +50,14 @@ class TorchScript(Backend):
         self.optimize_numerics = optimize_numerics
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
-        traced = self._trace(adapter, (example,))
+        with with_raw(adapter) as raw:
+            traced = self._trace(adapter, (example,))
+        if raw:
+            self._write(traced, raw_folder(folder), raw_manifest(manifest, raw))
+            traced = self._trace(First(traced, len(adapter.specs)), (example,))
+        return self._write(traced, folder, manifest)
+
+    def _write(self, traced: Any, folder: Path, manifest: dict[str, Any]) -> Artifact:
         frozen, steps = self._freeze(traced)
         image = list(frozen.graph.inputs())[-1]
         steps['device_literals_mended'] = follow_input_device(frozen.graph, image)
@@ -109,6 +117,17 @@ class TorchScript(Backend):
             left = device_literals(torch.jit.load(str(path), map_location='cpu').inlined_graph)
         if left:
             raise LoweringError(f'{path.name} names devices after saving: {", ".join(sorted(set(left)))}')
+
+
+class First(nn.Module):
+    """The first `count` outputs of a traced module; what only the others need is left out when the graph is frozen."""
+
+    def __init__(self, traced: Any, count: int) -> None:
+        super().__init__()
+        self.traced, self.count = traced, count
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.traced(image)[:self.count])
 
 
 def _fused(before: Counter[str], after: Counter[str]) -> dict[str, int]:

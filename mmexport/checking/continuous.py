@@ -12,6 +12,28 @@ TINY = 1e-12
 MAX_EXEMPT = 0.25
 
 
+# A logit that is this far behind the best has a softmax of zero in float32: exp(-88) is its smallest number.
+OUT_OF_REACH = 88.0
+
+
+def competing_scale(values: Tensor, axis: int) -> float:
+    """Return the largest absolute value among those within reach of the best along `axis`.
+
+    A class that a head masks with -1e9 must not set the scale by which the others are judged.
+    """
+    if not values.numel():
+        return TINY
+    reach = values >= values.amax(dim=axis, keepdim=True) - OUT_OF_REACH
+    return max(float(values.abs().masked_fill(~reach, 0.0).max()), TINY)
+
+
+def _scale(kind: str, wanted: Tensor) -> Tensor:
+    """Per element: the scale of what competes, or the element's own size where that is larger (a masked class)."""
+    if kind == 'pixels' or (kind == 'queries' and wanted.dim() == 3):
+        return wanted.abs().clamp_min(competing_scale(wanted, 1 if kind == 'pixels' else 2))
+    return torch.full_like(wanted, max(float(wanted.abs().max()), TINY))
+
+
 def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor],
                        evidence: Mapping[str, Tensor], tolerance: float, clear: float | None = None) -> dict[str, Any]:
     """`kind`: ``queries`` (N, Q, ...) counts queries, ``pixels`` (N, C, h, w) and ``map`` (N, h, w) count pixels.
@@ -22,8 +44,9 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
     wanted, got = expected[name].double(), actual[name].double()
     if wanted.numel() == 0:
         return dict(problem='an empty output proves nothing')
-    scale = max(float(wanted.abs().max()), TINY)
-    error = (wanted - got).abs()
+    scales = _scale(kind, wanted)
+    scale = float(scales.min())
+    error = (wanted - got).abs() / scales
     metrics: dict[str, Any] = {}
     exempt = evidence.get('exempt')
     if exempt is not None and kind != 'queries':
@@ -32,15 +55,15 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
         if metrics['exempt_share'] > MAX_EXEMPT:
             return dict(problem=f"{metrics['exempt_share']:.0%} of the pixels are at the edge of the model's own choice: too few are left "
                                 'to compare', metrics=metrics)
-        units = _units(error, kind)[keep.flatten()] / scale
-        pictures = [_units(one, kind)[kept.flatten()] / scale for one, kept in zip(error.split(1), keep, strict=True)]
+        units = _units(error, kind)[keep.flatten()]
+        pictures = [_units(one, kind)[kept.flatten()] for one, kept in zip(error.split(1), keep, strict=True)]
     else:
-        units = _units(error, kind) / scale
+        units = _units(error, kind)
         pictures = list(units.view(len(error), -1))
     metrics.update(_task_metrics(kind, name, wanted, got))
     if clear is not None:
         metrics.update(_clear_decisions(kind, wanted, got, clear * scale))
-    return dict(max_abs=float(error.max()), max_rel=float(error.max()) / scale,
+    return dict(max_abs=float((error * scales).max()), max_rel=float(error.max()),
                 cosine=float(F.cosine_similarity(wanted.flatten(), got.flatten(), dim=0, eps=TINY)),
                 beyond=float((units > tolerance).double().mean()), metrics=metrics,
                 # Of the worst picture: one that is wrong throughout is half of a batch of two.

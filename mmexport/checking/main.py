@@ -5,7 +5,7 @@ import json
 import sys
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from .options import parse
 from .reduced import FULL
 from .samples import Sample, read_samples
 from .timing import typical
-from .vacuous import vacuous
+from .vacuous import little_change, vacuous_outputs
 
 EAGER, PATCHED = 'artifact vs eager', 'artifact vs patched'
 
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f'{args.device} was asked for, and torch {torch.__version__} sees no CUDA device here', file=sys.stderr)
         return 3
     try:
-        found = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device))
+        found = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile) as exc:
         print(f'{args.folder} cannot be checked: {type(exc).__name__}: {_reason(exc)}', file=sys.stderr)
         return 2
@@ -42,8 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if verdict(found) is None else 1
 
 
-def check(folder: Path, samples_file: Path, device: torch.device) -> dict[str, Any]:
-    """Rows, reasons and times as plain JSON-able data; `verdict` says whether it is a pass."""
+def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | None = None, trust: bool = False) -> dict[str, Any]:
+    """Rows, reasons and times as plain JSON-able data; `verdict` says whether it is a pass.
+
+    Args:
+        raw: a folder with the same graph before its raw outputs were cut off; they are compared too.
+        trust: run what would run code of the folder's author (see `mmexport.checking.foreign`).
+    """
     _exact_arithmetic()
     if not folder.is_dir():
         raise ValueError('there is no such folder')
@@ -75,15 +80,19 @@ def check(folder: Path, samples_file: Path, device: torch.device) -> dict[str, A
             found['p50_s'] = typical(lambda: runner(image), device)
         # A file that remembers its calls is told from one that does not by the last of them.
         called = time.perf_counter()
-        kept, before = _kept(runner, samples[-1].image.to(device))
+        kept, before = _kept(runner, min(samples[1:] or samples, key=lambda sample: sample.image.numel()).image.to(device))
         found['last_s'] = time.perf_counter() - called
         again = _check_sample(runner, samples[0], manifest, extra, device)
         if not all(torch.equal(one, other) for one, other in zip(kept, before, strict=True)):
             problem = 'its answers lie in memory of its own, which the next call writes over'
             again.append(Comparison(samples[0].name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem))
         found['rows'] += [{**row.as_dict(), 'sample': f'{row.sample} again'} for row in again if row.stage == EAGER and not row.passed]
-    found['vacuous'] = extra.get('vacuous') if 'vacuous' in extra else vacuous_outputs(manifest, samples, extra['tolerance'])
-    found['classes_seen'] = _classes_seen(samples, manifest)
+    if raw is not None:
+        found['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device)]
+    # A folder keeps the samples that fit into its limit of bytes; of two of one shape it may keep none.
+    judged = judge_samples(manifest, samples, extra)
+    pair = any(one.image.shape == other.image.shape for one, other in combinations(samples, 2))
+    found.update(judged if pair or 'judged' not in extra else extra['judged'])
     found['foreign_modules'] = sorted({name.split('.')[0] for name in sys.modules if name.startswith('mm')} - {'mmap'})
     return found
 
@@ -136,6 +145,23 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
     return rows
 
 
+def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], device: torch.device) -> list[Comparison]:
+    """Compare the network's own outputs behind the decisions, from the graph that the file was cut from, on the samples that have them."""
+    manifest = json.loads((folder / 'manifest.json').read_text())
+    reason = stale(folder, manifest)
+    if reason:
+        return [Comparison('(all)', '(raw)', EAGER, 'count', extra['tolerance'], problem=reason)]
+    runner = load(folder, manifest, device)
+    count = len(manifest['raw'])
+    rows: list[Comparison] = []
+    for sample in samples:
+        if sample.raw:
+            plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, floors=sample.floors)
+            rows += _check_sample(lambda image: tuple(_all(runner(image)))[-count:], plain, {**manifest, 'outputs': manifest['raw']},
+                                  extra, device)
+    return rows
+
+
 def _kept(runner: Runner, image: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """The answers as they were given, and what they are now."""
     with torch.no_grad():
@@ -143,21 +169,26 @@ def _kept(runner: Runner, image: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     return kept, [output.clone() for output in kept]
 
 
-def vacuous_outputs(manifest: dict[str, Any], samples: Sequence[Sample], tolerance: float) -> dict[str, str]:
-    """By output, why the expected values prove nothing; from the first two samples of one shape."""
+def judge_samples(manifest: dict[str, Any], samples: Sequence[Sample], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """What the expected outputs themselves say: whether a wrong answer would have passed, how little they vary, which classes decide."""
+    specs, tolerance = manifest['outputs'], extra['tolerance']
     pairs = [(one, other) for one, other in combinations(samples, 2) if one.image.shape == other.image.shape]
-    if not pairs:
-        return {'(all)': 'no two samples have the same shape, so nothing shows that the outputs depend on the input'}
-    one, other = pairs[0]
-    return vacuous(manifest['outputs'], one.expected, other.expected, tolerance, int(manifest['num_classes']))
+    little = little_change(specs, pairs[0][0].expected, pairs[0][1].expected, tolerance, int(manifest['num_classes'])) if pairs else {}
+    return dict(vacuous=vacuous_outputs(specs, samples, extra['floors'], tolerance, manifest.get('precision', FULL)),
+                little_change=little, classes=_classes(samples, manifest))
 
 
-def _classes_seen(samples: Sequence[Sample], manifest: dict[str, Any]) -> int | None:
-    """How many classes win somewhere in the expected label maps; a fault in one that never wins does not show in decisions."""
+def _classes(samples: Sequence[Sample], manifest: dict[str, Any]) -> dict[str, list[int]] | None:
+    """Which classes win somewhere in the expected decisions, and which never do: a fault in those shows in the raw outputs only."""
     maps = [sample.expected[spec['name']] for sample in samples for spec in manifest['outputs']
             if spec['kind'] in ('labels', 'panoptic') and spec['name'] in sample.expected]
-    classes = {int(label) % 1000 for found in maps for label in found.unique()} if maps else set()
-    return len({label for label in classes if label < int(manifest['num_classes'])} or classes) if maps else None
+    rows = [sample.expected['labels'][image, :int(count)] for sample in samples if 'num' in sample.expected
+            for image, count in enumerate(sample.expected['num'])]
+    if not maps and not rows:
+        return None
+    count = max(int(manifest['num_classes']), 2)
+    seen = {int(label) % 1000 for found in (*maps, *rows) for label in found.unique()}
+    return dict(seen=sorted(label for label in seen if label < count), never=sorted(set(range(count)) - seen))
 
 
 def _cpu(outputs: Any) -> tuple[Tensor, ...]:

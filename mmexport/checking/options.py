@@ -11,5 +11,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('folder', type=Path, help='holds the file, manifest.json and samples.npz')
     parser.add_argument('--samples', type=Path, help='another samples file')
     parser.add_argument('--device', default='cpu', help='where it runs: cpu, cuda, cuda:N (cpu)')
+    parser.add_argument('--raw', type=Path, help=argparse.SUPPRESS)
+    parser.add_argument('--trust', action='store_true',
+                        help='run a file that can run code of its author: AOTInductor packages are native code')
     parser.add_argument('--out', type=Path, help='write the findings as JSON instead of a table')
     return parser.parse_args(argv)

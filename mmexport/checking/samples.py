@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 INDEX = 'index'
-PARTS = ('expected', 'evidence', 'patched')
+PARTS = ('expected', 'evidence', 'patched', 'raw', 'raw_evidence')
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Sample:
         expected: outputs of the unpatched eager model.
         evidence: what eager knows about its own decisions.
         patched: outputs of the eager model with patches on, where they were computed.
+        raw: where `expected` are decisions, the network's own outputs that they were made from, and their evidence.
         floors: by output name, the share beyond the tolerance under noise, see `Comparison.floor`.
     """
 
@@ -33,10 +34,13 @@ class Sample:
     evidence: Mapping[str, Tensor] = field(default_factory=dict)
     patched: Mapping[str, Tensor] = field(default_factory=dict)
     floors: Mapping[str, float] = field(default_factory=dict)
+    raw: Mapping[str, Tensor] = field(default_factory=dict)
+    raw_evidence: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
-        tensors: Iterable[Tensor] = (self.image, *self.expected.values(), *self.evidence.values(), *self.patched.values())
+        tensors: Iterable[Tensor] = (self.image, *self.expected.values(), *self.evidence.values(), *self.patched.values(),
+                                     *self.raw.values(), *self.raw_evidence.values())
         # Masks and label maps are deflated, to a tenth of this or less.
         return sum(tensor.numel() * tensor.element_size() // (1 if tensor.is_floating_point() else 8) for tensor in tensors)
 

@@ -1,27 +1,111 @@
-"""A check that cannot fail is none: the expected outputs must depend on the input, visibly."""
+"""Would a wrong answer have passed? A check that cannot fail is none.
+
+The rule itself is asked, over all samples: would a constant have passed everywhere, or the answer to another sample of the same shape?
+How little the expected outputs vary beyond that is a sentence in the report and no verdict.
+"""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from .compare import compare
+from .comparison import Comparison
+from .reduced import FULL
+from .samples import Sample
 
 CHANGED_SHARE = 0.95
 CHANGED_BY = 100
 LABELS = 3
 LABEL_SHARE = 0.01
 CHANGED_PIXELS = 0.10
-REMEDY = ('a constant would pass as well. Use trained weights, or a seeded checkpoint made for this: tools/make_checkpoint.py CONFIG '
-          'OUT')
+# Constants that are tried for a map of labels: those that cover most of the expected maps.
+MAX_CONSTANTS = 16
+DECISIONS = ('labels', 'panoptic', 'instance')
 
 
-def vacuous(specs: Sequence[Mapping[str, Any]], one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float,
-            num_classes: int, margin: float = 1.0) -> dict[str, str]:
-    """By output name, why two inputs of one shape have expected outputs that are too much alike; {} where all is well.
+def vacuous_outputs(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample], floors: Mapping[str, float], tolerance: float,
+                    precision: str = FULL) -> dict[str, str]:
+    """By output, why the comparison of all samples could not have failed; {} where it could.
 
     Args:
-        margin: by what factor more change is asked for than a verification needs.
+        specs: the manifest's outputs.
+        floors: as for `compare`.
+    """
+    def rows(sample: Sample, answer: Mapping[str, Tensor]) -> list[Comparison]:
+        return compare(specs, sample.expected, [answer[str(spec['name'])] for spec in specs], sample.evidence, sample=sample.name,
+                       stage='vacuous', floors=floors, tolerance=tolerance, precision=precision)
+
+    kinds = {str(spec['kind']) for spec in specs}
+    names = {('instances' if spec['kind'] == 'instance' else str(spec['name'])): str(spec['kind']) for spec in specs}
+    others = [(sample, other) for sample, other in permutations(samples, 2) if sample.image.shape == other.image.shape]
+    if not others:
+        return {'(all)': 'no two samples have the same shape, so nothing shows that the outputs depend on the input'}
+    told_apart = _failing(names, ((rows, sample, other.expected) for sample, other in others))
+    found = {name: _words(names[name], "another input's answer") for name in names if name not in told_apart}
+    for constant in _constants(specs, samples, kinds):
+        failing = _failing(set(names) - set(found), ((rows, sample, constant(sample)) for sample in samples))
+        found.update({name: _words(names[name], 'a constant') for name in names if name not in failing and name not in found})
+    return found
+
+
+def _words(kind: str, what: str) -> str:
+    if kind in DECISIONS:
+        return (f'{what} would pass on every input tried: your model decides (almost) one class on them. Give a picture of what it was '
+                'trained on by --image, or compare logits by --outputs raw')
+    return (f'{what} would pass on every input tried. Use trained weights, or a seeded checkpoint made for this: '
+            'tools/make_checkpoint.py CONFIG OUT')
+
+
+def _failing(names: Any, trials: Iterator[tuple[Callable[..., list[Comparison]], Sample, Mapping[str, Tensor]]]) -> set[str]:
+    """Names of the outputs for which one of `trials` does not pass; stops once that is so for all `names`."""
+    failing: set[str] = set()
+    for rows, sample, answer in trials:
+        for row in rows(sample, answer):
+            if not row.passed:
+                failing.update(names if row.output == '(all)' else {row.output})
+        if failing.issuperset(names):
+            break
+    return failing
+
+
+def _constants(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample], kinds: set[str]) -> Iterator[Callable[[Sample],
+                                                                                                               dict[str, Tensor]]]:
+    """Yield functions that answer a sample with constants of the right shapes: the middle of the values, and one label after the other."""
+    continuous = {str(spec['name']): _middle([sample.expected[str(spec['name'])] for sample in samples], str(spec['kind']))
+                  for spec in specs if spec['kind'] not in DECISIONS}
+    maps = [str(spec['name']) for spec in specs if spec['kind'] in ('labels', 'panoptic')]
+    flat = torch.cat([sample.expected[name].flatten() for sample in samples for name in maps]) if maps else torch.zeros(1)
+    labels, counts = flat.unique(return_counts=True)
+    for label in labels[counts.argsort(descending=True)][:MAX_CONSTANTS].tolist():
+        def answer(sample: Sample, label: int = label) -> dict[str, Tensor]:
+            answers = {}
+            for spec in specs:
+                name, wanted = str(spec['name']), sample.expected[str(spec['name'])]
+                fill = continuous[name] if name in continuous else label if name in maps else 0
+                answers[name] = fill.expand_as(wanted).to(wanted.dtype) if isinstance(fill, Tensor) else torch.full_like(wanted, fill)
+            return answers
+        yield answer
+
+
+def _middle(values: Sequence[Tensor], kind: str) -> Tensor:
+    """The constant that is nearest to all of `values`: half way between the smallest and the largest, by channel of pixel maps."""
+    if kind == 'pixels':
+        low = torch.stack([value.amin(dim=(0, 2, 3)) for value in values]).amin(0)
+        high = torch.stack([value.amax(dim=(0, 2, 3)) for value in values]).amax(0)
+        return ((low + high) / 2)[None, :, None, None]
+    return (torch.stack([value.min() for value in values]).min() + torch.stack([value.max() for value in values]).max()) / 2
+
+
+def little_change(specs: Sequence[Mapping[str, Any]], one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float,
+                  num_classes: int, margin: float = 1.0) -> dict[str, str]:
+    """By output name, how two inputs of one shape have expected outputs that are much alike; {} where they vary well.
+
+    Args:
+        margin: by what factor more change is asked for.
     """
     found = {}
     for spec in specs:
@@ -33,7 +117,7 @@ def vacuous(specs: Sequence[Mapping[str, Any]], one: Mapping[str, Tensor], other
         else:
             reason = _same_values(one[name], other[name], kind, margin * tolerance)
         if reason:
-            found[name] = f'{reason}: {REMEDY}'
+            found[name] = reason
     return found
 
 

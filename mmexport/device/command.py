@@ -41,7 +41,8 @@ def _of_config(args: argparse.Namespace, device: torch.device) -> Audit:
     from ..adapters import build_adapter
     from ..cli import parse_options
     from ..config import export_section, load_config
-    from ..inputs import picture, traced_shape
+    from ..inputs.shapes import traced_shape
+    from ..inputs.synthetic import picture
     from ..model import CheckpointOptions, load_model
     from ..screening import audit_adapter, mended_audit
     if args.fix:

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 from ..adapters import Adapter, MaskClassification, build_adapter
 from ..checking.comparison import DEFAULT_TOLERANCE
-from ..checking.vacuous import vacuous
+from ..checking.vacuous import little_change
 from ..errors import MMExportError
-from ..inputs import picture
+from ..inputs.synthetic import picture
 from .calibrate import calibrate
 from .constants import randomise_constants
 from .initial import initialise
@@ -91,7 +91,7 @@ def varied_enough(model: nn.Module, shape: Sequence[int]) -> bool:
     for adapter in (raw, final):
         specs = [spec.as_dict() for spec in adapter.specs]
         one, other = ({spec.name: value for spec, value in zip(adapter.specs, adapter.decide(*pair), strict=True)} for pair in found)
-        if vacuous(specs, one, other, DEFAULT_TOLERANCE, adapter.num_classes, MARGIN):
+        if little_change(specs, one, other, DEFAULT_TOLERANCE, adapter.num_classes, MARGIN):
             return False
     return True
 

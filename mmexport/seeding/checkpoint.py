@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..config import export_section
-from ..inputs import traced_shape
+from ..inputs.shapes import traced_shape
 from ..model import build_model
 from . import seed_model
 from .initial import unset_is_nan

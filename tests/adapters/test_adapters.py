@@ -9,7 +9,7 @@ from mmexport.adapters.mask_classification import boxes_of
 from mmexport.checking.instances import compare_instances
 from mmexport.config import export_section
 from mmexport.errors import UnsupportedModelError
-from mmexport.inputs import make_inputs, picture
+from mmexport.inputs.synthetic import picture
 from mmexport.model import build_model
 from mmexport.seeding import seed_model
 from tests.predicting import predicted
@@ -107,15 +107,3 @@ def test_a_sliding_config_exports_one_window_and_says_so() -> None:
     adapter = build_adapter(seeded('segmenter_vit_s'))
     assert adapter.notes()['sliding']['window'] == [128, 160]
     assert adapter.notes()['sliding']['stride'] == [85, 107]
-
-
-def test_inputs_are_of_many_shapes_and_none_repeats_the_traced_one() -> None:
-    cfg = tiny('fcn', verify=dict(shapes=None))
-    images = make_inputs(cfg, export_section(cfg), build_adapter(seeded('fcn')), torch.device('cpu'))
-    assert list(images) == ['traced', 'same shape', 'another size', 'another aspect', 'batch 3']
-    assert images['another size'].shape == (1, 3, 251, 333)
-    assert images['batch 3'].shape[0] == 3
-    assert not torch.equal(images['traced'], images['same shape'])
-    tall, traced = images['another aspect'].shape, images['traced'].shape
-    assert max(tall[2:]) > max(traced[2:])
-    assert (tall[2] > tall[3]) != (traced[2] > traced[3])

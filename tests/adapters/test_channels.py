@@ -9,7 +9,7 @@ import torch
 from mmexport import Exporter
 from mmexport.config import export_section
 from mmexport.errors import InputError
-from mmexport.inputs import traced_shape
+from mmexport.inputs.shapes import traced_shape
 from mmexport.model import build_model
 from mmexport.seeding import seed_model
 from tests.tiny import tiny

@@ -9,7 +9,7 @@ from mmengine.config import Config
 
 from mmexport import Exporter
 from mmexport.adapters import OpenVocabulary, build_adapter
-from mmexport.inputs import picture
+from mmexport.inputs.synthetic import picture
 from mmexport.seeding.checkpoint import write_checkpoint
 from mmexport.sweep.plan import path_of
 
@@ -24,7 +24,7 @@ def small_san() -> Config:
     head.san_cfg.cfg_encoder.num_heads = 2
     head.san_cfg.cfg_decoder.update(num_heads=4, embed_channels=16, mlp_channels=16)
     head.maskgen_cfg.update(sos_token_num=12, embed_dims=48, num_heads=4, out_dims=32)
-    cfg.export = dict(inputs=dict(shape=(128, 160)), verify=dict(shapes=[(160, 96)], noises=1), backends=['torchscript'])
+    cfg.export = dict(inputs=dict(shape=(128, 160)), verify=dict(shapes=[(160, 96)], noises=1, batch=3), backends=['torchscript'])
     return cfg
 
 

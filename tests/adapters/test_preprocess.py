@@ -39,7 +39,7 @@ def model_with(kind: Any, **options: Any) -> nn.Module:
 def test_mmsegs_own_is_read_rightly(options: dict[str, Any], inside: bool) -> None:
     model = model_with(kinds()[0], **options)
     preprocess = Preprocess.of(model, inside)
-    preprocess.hold_to(model)
+    preprocess.check_against(model)
     assert preprocess.describe()['mean'] == pytest.approx([123.7, 116.3, 103.5])
 
 
@@ -49,7 +49,7 @@ def test_the_order_of_six_channels_is_what_the_model_makes_of_it() -> None:
     model.data_preprocessor = kinds()[0](mean=[123.7, 116.3, 103.5] * 2, std=[58.4, 57.1, 57.4] * 2, bgr_to_rgb=True)
     preprocess = Preprocess.of(model, inside=True)
     assert preprocess.flip
-    preprocess.hold_to(model)
+    preprocess.check_against(model)
     assert not preprocess.flip
     assert preprocess.describe()['swaps_bgr_rgb'] is False
 
@@ -57,9 +57,9 @@ def test_the_order_of_six_channels_is_what_the_model_makes_of_it() -> None:
 def test_one_of_the_users_own_is_not_put_into_the_graph_nor_described_wrongly() -> None:
     model = model_with(kinds()[1])
     with pytest.raises(ConfigError, match='the Unit of this model does not make'):
-        Preprocess.of(model, inside=True).hold_to(model)
+        Preprocess.of(model, inside=True).check_against(model)
     outside = Preprocess.of(model, inside=False)
-    outside.hold_to(model)
+    outside.check_against(model)
     assert 'mean' not in outside.describe()
     assert "the model's own data_preprocessor" in outside.describe()['expects']
 

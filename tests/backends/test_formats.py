@@ -19,7 +19,7 @@ from mmexport.backends import build_backend, installed_backends, named_backends
 from mmexport.backends.onnx_graph import nodes
 from mmexport.backends.program import exported_program, held
 from mmexport.errors import LoweringError, SetupError
-from mmexport.inputs import picture
+from mmexport.inputs.synthetic import picture
 from mmexport.ops.deformable_attention import SAMPLINGS, sampled
 from mmexport.ops.lowerings import preferring
 from mmexport.patching import patched

@@ -12,7 +12,7 @@ from mmexport.backends import build_backend
 from mmexport.backends.onnx_convert import converted
 from mmexport.backends.openvino import OpenVINO
 from mmexport.errors import LoweringError
-from mmexport.inputs import picture
+from mmexport.inputs.synthetic import picture
 from mmexport.patching import patched
 from mmexport.pipeline import PipelineCheck
 from tests.tiny import SHAPE, seeded, tiny

@@ -11,7 +11,7 @@ from mmexport.artifact import Artifact
 from mmexport.backends import build_backend
 from mmexport.backends.graph import count_kinds, device_literals
 from mmexport.errors import ConfigError, LoweringError
-from mmexport.inputs import picture
+from mmexport.inputs.synthetic import picture
 from mmexport.patching import patched
 from tests.tiny import SHAPE, seeded
 

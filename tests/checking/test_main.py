@@ -12,7 +12,8 @@ from mmexport.checking.main import check, verdict
 from mmexport.checking.samples import Sample, read_samples, write_samples
 from mmexport.delivery import _refuse_what_was_changed
 from mmexport.errors import ConfigError, VerificationError
-from mmexport.inputs import other_shapes
+from mmexport.inputs.shapes import plan_shapes
+from mmexport.inputs.size_rules import SizeRules
 
 SPECS = [dict(name='logits', dtype='float32', axes=['batch', 'class', 'h', 'w'], kind='pixels')]
 
@@ -104,7 +105,7 @@ def test_what_changed_after_the_check_is_not_delivered(tmp_path: Path) -> None:
 def test_a_dynamic_axis_is_one_that_an_input_varies(shapes: list[tuple[int, int]]) -> None:
     section = dict(inputs=dict(dynamic=('batch', 'height', 'width')), verify=dict(shapes=shapes, batch=2))
     with pytest.raises(ConfigError, match='no input of export.verify.shapes varies it from 64'):
-        other_shapes((1, 3, 64, 64), section)
+        plan_shapes((1, 3, 64, 64), section, SizeRules())
 
 
 def test_a_folder_that_is_not_there_is_told_from_one_without_a_manifest(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import torch
 from mmexport.checking.compare import compare, lost_of
 from mmexport.checking.comparison import Comparison
 from mmexport.checking.reduced import FULL
-from mmexport.checking.vacuous import vacuous
+from mmexport.checking.samples import Sample
+from mmexport.checking.vacuous import little_change, vacuous_outputs
 
 LOGITS = [dict(name='logits', dtype='float32', kind='pixels')]
 LABELS = [dict(name='labels', dtype='int32', kind='labels')]
@@ -196,17 +197,57 @@ def test_a_number_that_is_no_label_never_passes(precision: str) -> None:
     assert '-7 is no label' in str(judge(LABELS, expected, actual, precision=precision, floors={'labels': 0.5}).reason)
 
 
-def test_vacuous_needs_change_in_channels_and_labels() -> None:
+def test_little_change_is_told_in_words() -> None:
     one, other = torch.randn(1, 20, 6, 6), torch.randn(1, 20, 6, 6)
-    assert not vacuous(LOGITS, {'logits': one}, {'logits': other}, 1e-4, 20)
+    assert not little_change(LOGITS, {'logits': one}, {'logits': other}, 1e-4, 20)
     frozen = other.clone()
     frozen[:, :2] = one[:, :2]
-    assert '90% of the channels' in vacuous(LOGITS, {'logits': one}, {'logits': frozen}, 1e-4, 20)['logits']
+    assert '90% of the channels' in little_change(LOGITS, {'logits': one}, {'logits': frozen}, 1e-4, 20)['logits']
     two = torch.randint(0, 2, (1, 20, 20), dtype=torch.int32)
-    assert 'only 2 labels' in vacuous(LABELS, {'labels': two}, {'labels': 1 - two}, 1e-4, 20)['labels']
+    assert 'only 2 labels' in little_change(LABELS, {'labels': two}, {'labels': 1 - two}, 1e-4, 20)['labels']
     many = torch.arange(400, dtype=torch.int32).view(1, 20, 20) % 5
-    assert 'only 0.0% of the pixels' in vacuous(LABELS, {'labels': many}, {'labels': many}, 1e-4, 20)['labels']
-    assert not vacuous(LABELS, {'labels': many}, {'labels': (many + 1) % 5}, 1e-4, 20)
+    assert 'only 0.0% of the pixels' in little_change(LABELS, {'labels': many}, {'labels': many}, 1e-4, 20)['labels']
+    assert not little_change(LABELS, {'labels': many}, {'labels': (many + 1) % 5}, 1e-4, 20)
+
+
+def vacuous_of(specs: Any, *outputs: torch.Tensor, **floors: float) -> dict[str, str]:
+    name = specs[0]['name']
+    samples = [Sample(f'{number}', torch.zeros(1, 3, *tensor.shape[-2:]), {name: tensor}) for number, tensor in enumerate(outputs)]
+    return vacuous_outputs(specs, samples, floors, 1e-4)
+
+
+def test_only_what_a_wrong_answer_would_pass_is_vacuous() -> None:
+    blank = torch.zeros(1, 20, 20, dtype=torch.int32)
+    rare = blank.clone()
+    rare[0, 3:5, 3:5] = 1
+    # One object in one picture of three: a constant fails there, and so does another picture's answer.
+    assert vacuous_of(LABELS, blank, blank, rare) == {}
+    assert 'one class' in vacuous_of(LABELS, blank, blank, blank)['labels']
+    assert 'a constant' not in vacuous_of(LABELS, rare, rare)['labels']
+    assert "another input's answer" in vacuous_of(LABELS, rare, rare)['labels']
+    # As much as noise itself moves is no difference that the rule would see.
+    assert vacuous_of(LABELS, blank, blank, rare, labels=0.02)
+    flat = torch.full((1, 4, 6, 6), 0.3)
+    assert 'a constant' in vacuous_of(LOGITS, flat, flat + 1e-6)['logits'] or "another" in vacuous_of(LOGITS, flat, flat + 1e-6)['logits']
+    assert vacuous_of(LOGITS, torch.randn(1, 4, 6, 6), torch.randn(1, 4, 6, 6)) == {}
+
+
+def test_two_inputs_of_one_shape_are_needed() -> None:
+    assert 'no two samples' in vacuous_of(LABELS, torch.zeros(1, 6, 6, dtype=torch.int32), torch.ones(1, 8, 8, dtype=torch.int32))['(all)']
+
+
+def test_a_masked_class_does_not_set_the_scale() -> None:
+    expected = torch.randn(1, 4, 6, 6)
+    for mask in (-1e9, -100.0):
+        masked = expected.clone()
+        masked[:, 3] = mask
+        assert judge(LOGITS, masked, masked).passed
+        wrong = masked.clone()
+        wrong[:, 0] += 0.01
+        assert 'off by' in str(judge(LOGITS, masked, wrong).reason)
+        other = torch.randn(1, 4, 6, 6)
+        other[:, 3] = mask
+        assert vacuous_of(LOGITS, masked, other) == {}
 
 
 def test_a_row_survives_json() -> None:

@@ -15,7 +15,7 @@ from mmexport.adapters import build_adapter
 from mmexport.config import load_config
 from mmexport.device import Audit, audit_model, mended
 from mmexport.errors import DeviceError
-from mmexport.inputs import picture
+from mmexport.inputs.synthetic import picture
 from mmexport.model import build_model
 from mmexport.screening import audit_adapter, stop_where_it_would_fail
 from tests.device.planted import CLEAN, CONFIG, FAULTS, PLACES, clean_source, marked_line, source

@@ -12,7 +12,7 @@ from mmexport.backends import build_backend
 from mmexport.device.literals import literals
 from mmexport.device.script import audit_script, fix_script, load_script
 from mmexport.errors import InputError
-from mmexport.inputs import picture
+from mmexport.inputs.synthetic import picture
 from mmexport.patching import patched
 from tests.tiny import NAMES, SHAPE, seeded
 

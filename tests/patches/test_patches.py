@@ -198,7 +198,7 @@ def test_point_head_equals_upstream() -> None:
 @pytest.mark.parametrize('name', ['maskformer_r50', 'mask2former_r50'])
 def test_mask_heads_equal_upstream_at_batch_three(name: str) -> None:
     from mmexport.adapters import build_adapter
-    from mmexport.inputs import picture
+    from mmexport.inputs.synthetic import picture
     from mmexport.model import build_model
     from mmexport.seeding import seed_model
     from tests.tiny import tiny

@@ -1,0 +1,154 @@
+"""Shapes of the inputs of a verification, and the ranges of sizes that they span."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError, InputError
+from .size_rules import SizeRules
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+Shape = tuple[int, int, int, int]
+AXIS = {'batch': 0, 'height': 2, 'width': 3}
+DEFAULT_SHAPE = (512, 512)
+MAX_DEFAULT_SIDE = 1024
+# Sides that no stride divides, so that every rounding of a size shows.
+ODD_SHAPE = (251, 333)
+# Wider than 3:1, a ratio at which code of users has been seen to branch.
+WIDE = 3.25
+LARGER = 1.25
+# A photograph at the scale of the test pipeline, which is run once in each format, may have this many times the traced pixels.
+PHOTOGRAPH_SHARE, SMALL_ENOUGH = 4.2, 150_000
+TRACED, SAME = 'traced', 'same shape'
+
+
+def traced_shape(cfg: Config, section: Mapping[str, Any]) -> Shape:
+    """Return (N, C, H, W) from the export section, else the size that the model was trained at, else 512 x 512.
+
+    C is the number of the data_preprocessor's means; else that of the backbone's ``in_channels``; else 3.
+    """
+    channels = input_channels(cfg)
+    shape = section['inputs']['shape'] or _training_size(cfg) or DEFAULT_SHAPE
+    shape = tuple(int(side) for side in shape)
+    batch = section['inputs']['batch']
+    if len(shape) == 2:
+        shape = (1, channels, *shape)
+    if batch is not None:
+        shape = (int(batch), *shape[1:])
+    if len(shape) != 4 or min(shape) < 1 or shape[1] != channels:
+        raise InputError(f'the input shape is {shape}; (N, {channels}, H, W) or (H, W) was expected, no side below 1')
+    return shape  # type: ignore[return-value]
+
+
+def input_channels(cfg: Config) -> int:
+    """Return how many channels the network takes; a single mean stands for all of them."""
+    means = len((cfg.model.get('data_preprocessor') or {}).get('mean') or ())
+    if means > 1:
+        return means
+    backbone = cfg.model.get('backbone') or {}
+    return int(backbone.get('in_channels') or means or 3) if isinstance(backbone, dict) else 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Shapes by name, the traced one first; `dropped` says by name why an input was left out."""
+
+    shapes: Mapping[str, Shape]
+    rules: SizeRules
+    dropped: Mapping[str, str] = field(default_factory=dict)
+
+    def without(self, name: str, reason: str) -> Plan:
+        shapes = {other: shape for other, shape in self.shapes.items() if other != name}
+        return replace(self, shapes=shapes, dropped={**self.dropped, name: reason})
+
+
+def plan_shapes(shape: Shape, section: Mapping[str, Any], rules: SizeRules, pictures: Sequence[Sequence[int]] = ()) -> Plan:
+    """Choose the shapes of the inputs that the tracer does not see; ``export.verify.shapes`` replaces the sizes.
+
+    By default: another input of the traced shape; the corners of the box of sizes, so tall, wide (over 3:1), small in a batch above the
+    usual chunks, and large; and odd sides.
+
+    Args:
+        pictures: (H, W) of the photographs that are checked too; they lie in the box.
+    """
+    dynamic = tuple(section['inputs']['dynamic'] or ())
+    batch = int(section['verify']['batch'])
+    batch = batch if batch != shape[0] else shape[0] + 1
+    sizes = _sizes(shape, section, rules, dynamic, pictures)
+    found: dict[str, Shape] = {TRACED: shape, SAME: shape}
+    found.update({name: (shape[0], shape[1], *size) for name, size in sizes.items()})
+    if 'batch' in dynamic:
+        small = min([tuple(shape[2:]), *sizes.values()], key=lambda size: size[0] * size[1])
+        found.pop('small', None)
+        found[f'batch {batch}'] = (batch, shape[1], *small)  # type: ignore[arg-type]
+    plan = Plan(found, rules)
+    _refuse_untried(plan, section, dynamic)
+    return plan
+
+
+def _sizes(shape: Shape, section: Mapping[str, Any], rules: SizeRules, dynamic: Sequence[str],
+           pictures: Sequence[Sequence[int]]) -> dict[str, tuple[int, int]]:
+    height, width = shape[2:]
+    given = section['verify']['shapes']
+    if given is not None:
+        sizes = {f'{size[-2]}x{size[-1]}': (int(size[-2]), int(size[-1])) for size in given}
+        return {**sizes, **_corners([(height, width), *sizes.values(), *map(_pair, pictures)], rules)}
+    if rules.fixed or not {'height', 'width'} & set(dynamic):
+        return {}
+    low = rules.up(64)
+    high = [rules.up(max(LARGER * height, *(picture[0] for picture in pictures), WIDE * low, 0)),
+            rules.up(max(LARGER * width, *(picture[1] for picture in pictures), WIDE * low, 0))]
+    odd = tuple(rules.multiple_of * (side // rules.multiple_of | 1) for side in ODD_SHAPE)
+    if odd[0] >= high[0] or odd[1] >= high[1] or odd == (height, width):
+        odd = tuple(rules.multiple_of * (int(low + share * (limit - low)) // rules.multiple_of | 1) for limit, share in zip(high, (0.5, 0.7), strict=True))
+    sizes = {'wide': (low, high[1]), 'tall': (high[0], low), 'another size': (max(odd[0], low), max(odd[1], low)), 'small': (low, low),
+             'large': (high[0], high[1])}
+    sizes = {name: (size[0] if 'height' in dynamic else height, size[1] if 'width' in dynamic else width) for name, size in sizes.items()}
+    known = {tuple(picture) for picture in pictures} | {(height, width)}
+    return {name: size for number, (name, size) in enumerate(sizes.items())
+            if size not in known and size not in list(sizes.values())[:number]}
+
+
+def _pair(size: Sequence[int]) -> tuple[int, int]:
+    return int(size[0]), int(size[1])
+
+
+def _corners(sizes: Sequence[tuple[int, int]], rules: SizeRules) -> dict[str, tuple[int, int]]:
+    """The corners of the box around `sizes` that are not among them."""
+    heights, widths = sorted(size[0] for size in sizes), sorted(size[1] for size in sizes)
+    corners = [(height, width) for height in (heights[0], heights[-1]) for width in (widths[0], widths[-1])]
+    return {f'corner {height}x{width}': (height, width) for height, width in corners
+            if (height, width) not in sizes and not rules.fixed and rules.takes(height, width)}
+
+
+def ranges_of(shapes: Sequence[Sequence[int]], dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return by open axis the smallest and the largest size that was tried."""
+    return {name: (min(int(shape[AXIS[name]]) for shape in shapes), max(int(shape[AXIS[name]]) for shape in shapes)) for name in dynamic}
+
+
+def within_budget(shape: Sequence[int], size: Sequence[int]) -> bool:
+    """Whether a photograph of `size` may be checked too: checking is to take about twice what five inputs of the traced size take."""
+    return int(size[0]) * int(size[1]) <= max(PHOTOGRAPH_SHARE * int(shape[2]) * int(shape[3]), SMALL_ENOUGH)
+
+
+def _refuse_untried(plan: Plan, section: Mapping[str, Any], dynamic: Sequence[str]) -> None:
+    """An axis that the manifest calls dynamic must be one that some input varies."""
+    shape = plan.shapes[TRACED]
+    for name in dynamic:
+        varied = any(other[AXIS[name]] != shape[AXIS[name]] for other in plan.shapes.values())
+        if not varied and not (plan.rules.fixed and name != 'batch'):
+            raise ConfigError(f'export.inputs.dynamic has {name}, and no input of export.verify.shapes varies it from '
+                              f'{shape[AXIS[name]]}: add one, or leave {name} out of dynamic')
+
+
+def _training_size(cfg: Config) -> tuple[int, int] | None:
+    preprocessor = cfg.model.get('data_preprocessor') or {}
+    size = preprocessor.get('size') or cfg.get('crop_size')
+    if size is None and cfg.model.get('test_cfg', {}).get('mode') == 'slide':
+        size = cfg.model.test_cfg.crop_size
+    if size is None or max(size) > MAX_DEFAULT_SIDE:
+        return None
+    return int(size[0]), int(size[1])
