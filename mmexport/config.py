@@ -16,7 +16,7 @@ DEFAULTS: dict[str, Any] = dict(
     outputs='final',
     inputs=dict(shape=None, batch=None, dynamic=('batch', 'height', 'width'), normalize=False, image=None),
     patches='auto',
-    verify=dict(shapes=None, batch=9, tolerance=dict(scale=1e-4), noises=3),
+    verify=dict(shapes=None, batch=9, tolerance=dict(scale=1e-4), noises=3, accept_branches=()),
 )
 
 

@@ -13,12 +13,15 @@ from torch import Tensor, nn
 
 from .adapters import Adapter
 from .adapters.base import OutputSpec
+from .branches import Run as BranchRun
+from .branches import recorded
 from .checking.compare import compare, lost_of
 from .checking.main import EAGER
 from .checking.samples import Sample
 from .checking.timing import typical
 from .cliffs import Counted, clear_of_cliffs, noise
 from .device import Audit
+from .errors import last_line
 from .inputs.real_image import PHOTOGRAPH
 from .randomness import drawn_alike
 
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
     from .verify import Verification
 
 NOISE = 1e-6
+Watched = tuple[tuple[Tensor, ...], dict[str, Tensor]]
 CLOSER = 9
+# Of the units of one sample: a query that jumps moves all pixels that it has a share in. Whether it does jump, eager's own runs tell.
+JUMPING = 0.25
 
 
 class Memory:
@@ -39,8 +45,12 @@ class Memory:
     def __init__(self) -> None:
         self.patches = ''
         self.audits: dict[tuple[Any, ...], Audit] = {}
-        self.seen: dict[tuple[Any, ...], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = {}
+        self.seen: dict[tuple[Any, ...], Watched] = {}
         self.undecided: dict[tuple[Any, ...], int] = {}
+        # What eager decided by sizes and values, and of each sample the last one of them; `note` says why nothing was recorded.
+        self.runs: dict[tuple[Any, ...], BranchRun] = {}
+        self.branches: dict[str, BranchRun] = {}
+        self.note: str | None = None
         # The model itself is kept, so that its id stays its own.
         self.model: tuple[nn.Module | None, str] = (None, '')
 
@@ -51,16 +61,35 @@ class Memory:
             digest.update(f'{name} {tensor.dtype} {tuple(tensor.shape)}'.encode())
             digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data if tensor.numel() else b'')
         if self.model[0] is not model:
-            self.seen.clear(), self.undecided.clear(), self.audits.clear()
+            for held in (self.seen, self.undecided, self.audits, self.runs):
+                held.clear()  # type: ignore[attr-defined]
         self.model = model, digest.hexdigest()
 
     def watch(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         key = self._key(adapter, name, when, image)
         if key not in self.seen:
             with torch.no_grad(), drawn_alike(), Counted() if when == 'eager' else nullcontext() as counted:
-                self.seen[key] = adapter.watch(image)
+                self.seen[key], self.runs[key] = self._recorded(adapter, image) if when == 'eager' else (adapter.watch(image), BranchRun())
             self.undecided[key] = counted.undecided if counted else 0
+        if when == 'eager':
+            self.branches[name] = self.runs[key]
         return self.seen[key]
+
+    def _recorded(self, adapter: Adapter, image: Tensor) -> tuple[Watched, BranchRun]:
+        """Run the model with its branches recorded, the first time without that too: recording must change nothing."""
+        run, plain = BranchRun(), image.clone()
+        if self.note is None:
+            try:
+                with recorded(run, image):
+                    found = adapter.watch(image)
+                if self.runs or all(map(torch.equal, found[0], adapter.watch(plain)[0])):
+                    return found, run
+                self.note = 'the model answers otherwise while its branches are recorded'
+            except Exception as exc:  # Of the recorder or of the model; the plain run below tells which.
+                found = adapter.watch(plain)
+                self.note = f'{type(exc).__name__}: {last_line(exc)}'
+                return found, BranchRun()
+        return adapter.watch(plain), BranchRun()
 
     def close_calls(self, adapter: Adapter, name: str, image: Tensor) -> int:
         """How many comparisons inside eager are too close to call on `image`; see `cliffs`."""
@@ -113,11 +142,11 @@ def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Ve
     """More noises for samples in which a few units jumped, but eager, with the noises so far, did not; None where there are none.
 
     A jump that three noises miss, a fourth may show; if no noise makes eager itself jump there, the file is at fault. Errors that no
-    floor would excuse (many units, the median, anything of 1e-2) do not lead here.
+    floor would excuse (most units, the median, anything of 1e-2) do not lead here.
     """
     floors = model_floors(samples)
     suspects = {row.sample for check in checks for row in check.rows if row.stage == EAGER and not row.passed
-                and floors.get(row.output, 0.0) == 0 and replace(row, floor=1e-9).passed}
+                and not row.problem and replace(row, floor=max(floors.get(row.output, 0.0), JUMPING)).passed}
     # What is off in every sample, in none of which the first noise moved anything, is no jump.
     if not suspects or len(samples) > 1 and suspects == {sample.name for sample in samples}:
         return None
@@ -178,7 +207,8 @@ def _run(adapter: Adapter, memory: Memory, name: str, when: str, image: Tensor) 
         # A copy: a model that writes into its input must not change what the file is given.
         image = adapter.preprocess(image.clone())
         raw, seen = memory.watch(adapter, name, when, image)
-        outputs = adapter.decide(raw, image)
+        with recorded(memory.branches[name], image) if when == 'eager' and memory.note is None else nullcontext():
+            outputs = adapter.decide(raw, image)
         final = adapter.outputs == 'final'
         evidence = adapter.evidence(raw, image, seen) if final and when == 'eager' else seen
     return Run(_named(adapter.specs, outputs), _on_cpu(evidence), _named(adapter.raw_specs, raw) if final else {},

@@ -15,6 +15,8 @@ from .adapters import Adapter, build_adapter
 from .adapters.base import InputGuard
 from .artifact import Artifact, staging_dir
 from .backends import Backend, build_backend
+from .branches import Branches, BranchLog, settle
+from .branches import Run as BranchRun
 from .checking.samples import Sample
 from .checkpoint import LoadReport
 from .config import export_section
@@ -26,10 +28,11 @@ from .errors import ConfigError, InputError, last_line
 from .expected import Memory, expect, with_patched
 from .fresh import waiting
 from .garbage import few_collections
+from .inputs.decisive import COUNT, SIDE, decisive_inputs
 from .inputs.real_image import PACKAGED, PHOTOGRAPH, Photograph, picture_files, pipeline_scale, read_photograph
 from .inputs.shapes import SAME, TRACED, Plan, plan_shapes, ranges_of, traced_shape, within_budget
 from .inputs.size_rules import SizeRules, find_size_rules
-from .inputs.synthetic import picture, scenes
+from .inputs.synthetic import PLAIN, picture, plain_picture, scenes
 from .lowering import lower_all, none_was_made
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
@@ -121,6 +124,9 @@ class Exporter:
     def _export(self, adapter: Adapter, plan: Plan, images: dict[str, Tensor], photographs: dict[str, Photograph],
                 audit: Audit) -> Report:
         samples, plan = self._expect(adapter, plan, images, photographs)
+        samples += self._decisive(adapter, plan, samples)
+        branches, turning = self._branches(adapter, plan, samples)
+        samples += turning
         adapter.guard = self._guard(plan, samples)
         pipelines = self._test_steps(adapter, samples, photographs)
         with staging_dir(self.work_dir) as staging, ExitStack() as until_checked:
@@ -143,7 +149,7 @@ class Exporter:
                 diagnoses=tuple(self.consultation.found), audit=audit, tolerance=self.tolerance,
                 seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir, plan=plan,
                 inputs={sample.name: tuple(sample.image.shape) for sample in samples}, notes=tuple(self.step.notes),
-                seconds_by_kind=dict(self.step.by_kind))
+                seconds_by_kind=dict(self.step.by_kind), branches=branches)
             report = deliver(report, samples, keep=self.samples and self.checking)
             if not artifacts:
                 raise none_was_made(failures, self.consultation)
@@ -168,7 +174,9 @@ class Exporter:
             rules = self._size_rules(adapter)
         traced = picture(self.shape, 0, adapter).to(self.device)
         photographs = self._photographs(adapter, traced, rules) if self.checking else {}
-        plan = plan_shapes(self.shape, self.section, rules, [tuple(shot.image.shape[2:]) for shot in photographs.values()])
+        known = [_sides(shot.image)[1:] for shot in photographs.values()]
+        decisive = [_decisive_size(self.shape, rules)] if self.section['outputs'] == 'final' and adapter.class_count else []
+        plan = plan_shapes(self.shape, self.section, rules, known + decisive)
         return plan, {**scenes(plan.shapes, adapter, self.device), **{name: shot.image for name, shot in photographs.items()}}, photographs
 
     def _size_rules(self, adapter: Adapter) -> SizeRules:
@@ -251,6 +259,53 @@ class Exporter:
             with eager_in_words(images):
                 return expect(adapter, images, self.tolerance, noises, self.memory, as_given=photographs, once=once), plan
 
+    def _decisive(self, adapter: Adapter, plan: Plan, samples: Sequence[Sample]) -> list[Sample]:
+        """Make inputs on which classes are decided that the others do not show."""
+        if not samples or adapter.outputs != 'final' or not adapter.class_count:
+            return []
+        height, width = _decisive_size(self.shape, plan.rules)
+        batch = 1 if 'batch' in self._open_axes(plan) else self.shape[0]
+        origins = (picture((batch, adapter.channels, height, width), 100 + number, adapter).to(self.device) for number in range(COUNT))
+        with self.step('Making inputs on which more classes are decided', 'making inputs'), eager_in_words({}):
+            seen = {label for sample in samples for label in self._decided(adapter, sample)}
+            made = decisive_inputs(adapter, origins, seen)
+        for number, one in enumerate(made, 1):
+            if one.image is None and one.reason:
+                self.step.note(f'decisive input {number}: not used: {one.reason}')
+        images = {f'decisive {number}': one.image for number, one in enumerate(made, 1) if one.image is not None}
+        with self.step(f'Running eager on {len(images)} inputs on which more classes are decided'):
+            return expect(adapter, images, self.tolerance, int(self.section['verify']['noises']), self.memory, as_given=images)
+
+    def _decided(self, adapter: Adapter, sample: Sample) -> frozenset[int]:
+        image = adapter.preprocess(sample.image.to(self.device))
+        with torch.no_grad():
+            return adapter.decided(tuple(sample.raw[spec.name].to(self.device) for spec in adapter.raw_specs), image)
+
+    def _branches(self, adapter: Adapter, plan: Plan, samples: Sequence[Sample]) -> tuple[Branches, list[Sample]]:
+        """Find the Python branches of the model, and inputs that turn those which no input turned so far."""
+        if not samples:
+            return Branches(), []
+        shapes = {sample.name: _sides(sample.image) for sample in samples}
+        log = BranchLog(lambda image: _decided(adapter, image), adapter.channels, {name: self.memory.branches[name] for name in shapes},
+                        shapes, accepted=tuple(self.section['verify']['accept_branches']))
+        small = min(shapes.values(), key=lambda shape: shape[1] * shape[2])
+        noises = int(self.section['verify']['noises'])
+
+        def add(name: str, image: Tensor) -> tuple[Sample, BranchRun] | None:
+            try:
+                with eager_in_words({name: image}):
+                    sample = expect(adapter, {name: image}, self.tolerance, noises, self.memory, as_given=PLAIN)[0]
+            except InputError:  # Eager itself refuses it: a size, or a picture, that the model does not take.
+                return None
+            finite = all(bool(torch.isfinite(value).all()) for value in sample.expected.values() if value.is_floating_point())
+            return (sample, self.memory.branches[name]) if finite else None
+
+        with self.step('Looking for inputs that turn branches', 'making inputs'):
+            return settle(log, ranges_of([tuple(sample.image.shape) for sample in samples], self._open_axes(plan)), plan.rules.multiple_of,
+                          lambda shape: picture((shape[0], adapter.channels, *shape[1:]), 50, adapter).to(self.device),
+                          lambda kind: plain_picture((self.shape[0], adapter.channels, *small[1:]), kind, adapter).to(self.device),
+                          add, self.memory.note)
+
     def _test_steps(self, adapter: Adapter, samples: Sequence[Sample], photographs: dict[str, Photograph]) -> list[PipelineCheck]:
         """OpenMMLab's own ``test_step`` on every sample; unpatched."""
         if not samples:
@@ -282,3 +337,22 @@ class Exporter:
     def shape(self) -> tuple[int, int, int, int]:
         """The traced shape (N, 3, H, W)."""
         return traced_shape(self.cfg, self.section)
+
+
+def _decisive_size(shape: Sequence[int], rules: SizeRules) -> tuple[int, int]:
+    """Height and width of inputs that are made by gradients: small, unless the model takes one size only."""
+    if rules.fixed:
+        return int(shape[2]), int(shape[3])
+    return rules.up(min(SIDE, shape[2])), rules.up(min(SIDE, shape[3]))
+
+
+def _sides(image: Tensor) -> tuple[int, int, int]:
+    """Batch, height and width."""
+    return int(image.shape[0]), int(image.shape[2]), int(image.shape[3])
+
+
+def _decided(adapter: Adapter, image: Tensor) -> None:
+    """Run the model and its decisions, as `expect` does."""
+    image = adapter.preprocess(image)
+    raw, _ = adapter.watch(image)
+    adapter.decide(raw, image)

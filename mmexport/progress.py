@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-
 KINDS = ('set-up', 'lowering', 'making inputs', 'checking')
 
 

@@ -8,14 +8,15 @@ from textwrap import wrap
 from typing import Any
 
 from .artifact import Artifact
+from .branches import Branches
 from .checking.comparison import Comparison
 from .checking.main import EAGER
 from .checking.reduced import FULL, rule
 from .checkpoint import LoadReport
 from .device import Audit
 from .diagnosis import Diagnosis
-from .patching import Applied
 from .inputs.shapes import Plan
+from .patching import Applied
 from .pipeline import PipelineCheck, summary_lines
 from .verify import Verification
 
@@ -49,17 +50,18 @@ class Report:
     inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     seconds_by_kind: Mapping[str, float] = field(default_factory=dict)
+    branches: Branches = field(default_factory=Branches)
 
     @property
     def passed(self) -> bool | None:
-        if self.failures:
+        if self.failures or self.branches.unresolved:
             return False
         verdicts = [self.passed_in(check.backend) for check in self.checks]
         return None if None in verdicts or not verdicts else all(verdicts)
 
     def passed_in(self, backend: str) -> bool | None:
         """The verdict on one format; where ``test_step`` decides otherwise than the adapter, no file can be right."""
-        if backend in self.failures or any(row.passed is False for row in self.pipelines):
+        if backend in self.failures or self.branches.unresolved or any(row.passed is False for row in self.pipelines):
             return False
         return next((check.passed for check in self.checks if check.backend == backend), None)
 
@@ -70,7 +72,7 @@ class Report:
         found += [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
         if any(not row.passed for check in self.checks for row in check.rows if row.stage == EAGER):
             found += [self.place_of_fault]
-        return found + [f'test_step on {row.sample}: {row.reason}' for row in self.pipelines if row.passed is False]
+        return found + self.branches.reasons + [f'test_step on {row.sample}: {row.reason}' for row in self.pipelines if row.passed is False]
 
     @property
     def time_by_kind(self) -> dict[str, float]:
@@ -95,7 +97,7 @@ class Report:
                        for a, check in zip(self.artifacts, self.checks, strict=True)],
             stages=[row.as_dict() for row in self.stages], pipelines=[row.as_dict() for row in self.pipelines],
             inputs={name: list(shape) for name, shape in self.inputs.items()}, dropped=dict(self.plan.dropped) if self.plan else {},
-            size_rules=asdict(self.plan.rules) if self.plan else None, notes=list(self.notes),
+            branches=self.branches.as_dict(), size_rules=asdict(self.plan.rules) if self.plan else None, notes=list(self.notes),
             floors={name: dict(floors) for name, floors in self.floors.items()}, tolerance=self.tolerance,
             failures=dict(self.failures), diagnoses=[row.as_dict() for row in self.diagnoses],
             seconds=dict(self.seconds), versions=dict(self.versions))
@@ -119,6 +121,7 @@ class Report:
             yield from self._artifact_lines(artifact, check, verbose or check.passed is False)
         yield from summary_lines(self.pipelines)
         yield from self._input_lines()
+        yield from self.branches.lines()
         yield from self.notes
         yield ''
         yield from self._formats()
@@ -159,6 +162,11 @@ class Report:
         if fused := facts.get('fused'):
             yield (f"  conv+bn folded {fused['conv_bn_folded']}, linear layers joined {fused['linear_layers_joined']}, "
                    f"nodes {fused['nodes_before']} -> {fused['nodes_after']}")
+        judged = {(site.file, site.line) for site in (*self.branches.turned, *self.branches.never, *self.branches.once)}
+        for line in facts.get('tracer_warnings', ()):
+            file, number, _ = line.split(':', 2)
+            if (file, int(number)) not in judged:
+                yield f'  tracer warning: {line}'
         if 'compile_s' in facts:
             yield f"  compiled in {facts['compile_s']:.0f} s"
         for op, form in facts.get('sampling', {}).items():

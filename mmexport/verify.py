@@ -92,7 +92,8 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
         problem = (f"the process that checks {artifact.file.name} {'died' if code < 0 else 'ended'} with code {code}: "
                    f'{(said.strip() or "(no message)").splitlines()[-1][:300]}')
         row = Comparison('(all)', '(all)', EAGER, 'count', tolerance, problem=problem)
-        return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}, little_change={}, classes=None, died=code < 0))
+        return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}, little_change={}, classes=None,
+                                                   died=code < 0))
     found = json.loads(answer.read_text())
     answer.unlink()
     return Verification(artifact.backend, found)

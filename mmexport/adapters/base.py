@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import UnsupportedModelError
 from ..registry import ADAPTERS
+from .objectives import Objective
 from .preprocess import Preprocess
 
 AXES = ('batch', 'channel', 'height', 'width')
@@ -120,6 +121,19 @@ class Adapter(nn.Module):
         """What the checker needs to judge a difference in ``final`` outputs: margins, edges of thresholds, and what `watch` saw."""
         return seen
 
+    @property
+    def class_count(self) -> int:
+        """How many classes `decided` chooses among; 0 where an adapter's outputs hold no decisions."""
+        return 0
+
+    def decided(self, raw: tuple[Tensor, ...], image: Tensor) -> frozenset[int]:
+        """The classes that decisions on `image` show."""
+        return frozenset()
+
+    def aim(self, raw: tuple[Tensor, ...], image: Tensor, wanted: set[int], generator: torch.Generator) -> Objective:
+        """Choose targets for the classes of `wanted` from `raw`, and return the objective that leads there; see `inputs.decisive`."""
+        raise NotImplementedError
+
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
         """Pixels (N, height, width) of ``final`` in which what lies beyond `height` and `width` has a say; None where it never has.
 
@@ -190,9 +204,13 @@ class InputGuard(nn.Module):
         return any(self.low[axis] == self.high[axis] and self.low[axis] >= 0 for axis in (2, 3))
 
     def forward(self, image: Tensor) -> Tensor:
-        # torch.export writes the ranges of its Dims as checks of its own; a question about a symbolic size would be one more.
-        multiple = 1 if torch.compiler.is_exporting() else self.multiple_of
-        return _refuse_what_was_not_exported(image, self.low, self.high, multiple, self.channels)
+        if torch.compiler.is_exporting():
+            # Open axes have the ranges of their Dims; a question about a symbolic size would be one more check.
+            open_axes = [low != high for low, high in zip(self.low, self.high, strict=True)]
+            low, high = ([-1 if is_open else side for side, is_open in zip(sides, open_axes, strict=True)]
+                         for sides in (self.low, self.high))
+            return _refuse_what_was_not_exported(image, low, high, 1, self.channels)
+        return _refuse_what_was_not_exported(image, self.low, self.high, self.multiple_of, self.channels)
 
 
 def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False) -> Adapter:

@@ -45,4 +45,5 @@ def instance_evidence(chosen: Tensor, top: dict[str, Tensor], cls_logits: Tensor
     slack = 2 * LOGIT_TOLERANCE * float(chosen.abs().max())
     return {'mask_near': (chosen.abs() < slack) & top['thing'][:, :, None, None],
             # Two logits may move by a tolerance each, and a softmax by as much of itself.
-            'edge_rows': (top['scores'] - top['edge'][:, None]).abs() < 4 * LOGIT_TOLERANCE * competing_scale(cls_logits, 2) * top['scores']}
+            'edge_rows': (top['scores'] - top['edge'][:, None]).abs() < 4 * LOGIT_TOLERANCE * competing_scale(
+                cls_logits, 2) * top['scores']}

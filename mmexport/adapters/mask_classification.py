@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from ..errors import UnsupportedModelError
 from ..registry import ADAPTERS
 from .base import Adapter, OutputSpec
+from .objectives import Objective, panoptic_objective, segment_targets
 from .segmentation import image_metas
 from .semantic_masks import mask_specs
 
@@ -63,6 +64,20 @@ class MaskClassification(Adapter):
     @property
     def raw_specs(self) -> tuple[OutputSpec, ...]:
         return mask_specs()
+
+    @property
+    def class_count(self) -> int:
+        return self.num_classes
+
+    def decided(self, raw: tuple[Tensor, ...], image: Tensor) -> frozenset[int]:
+        """The classes of kept segments; for instances alone, those of segments that panoptic fusion would keep."""
+        segments = self.panoptic(raw[0], _enlarged(raw[1], image))[0].unique()
+        return frozenset(int(segment) % 1000 for segment in segments if int(segment) != self.num_classes)
+
+    def aim(self, raw: tuple[Tensor, ...], image: Tensor, wanted: set[int], generator: torch.Generator) -> Objective:
+        threshold, masks = float(self.fusion.test_cfg.get('object_mask_thr', 0.8)), _enlarged(raw[1], image)
+        targets = [segment_targets(classes, mask, wanted, threshold) for classes, mask in zip(raw[0], masks, strict=True)]
+        return lambda raw, image: panoptic_objective(raw[0], _enlarged(raw[1], image), targets, threshold)
 
     def data_samples(self, image: Tensor) -> list[Any]:
         from mmdet.structures import DetDataSample

@@ -11,6 +11,7 @@ from ..answering import answering
 from ..checking.continuous import competing_scale
 from ..registry import ADAPTERS
 from .base import Adapter, OutputSpec
+from .objectives import Objective, block_target, labels_decided, semantic_objective, two_sided
 from .points import mixed_from, points_at_the_edge, recorded_points
 
 
@@ -69,6 +70,26 @@ class Segmentation(Adapter):
     def slides(self) -> bool:
         """Whether ``test_step`` slides a window over the picture and averages logits where windows overlap."""
         return str(getattr(self.model, 'test_cfg', {}).get('mode', 'whole')) == 'slide'
+
+    @property
+    def class_count(self) -> int:
+        return 0 if self.slides else max(self.num_classes, 2) if self._one_channel else self.num_classes
+
+    @property
+    def _one_channel(self) -> bool:
+        return getattr(self.head, 'out_channels', None) == 1
+
+    def decided(self, raw: tuple[Tensor, ...], image: Tensor) -> frozenset[int]:
+        return labels_decided(self.final(raw, image)[0], self.class_count)
+
+    def aim(self, raw: tuple[Tensor, ...], image: Tensor, wanted: set[int], generator: torch.Generator) -> Objective:
+        target = block_target(self.class_logits(raw, image), wanted, generator)
+        return lambda raw, image: semantic_objective(self.class_logits(raw, image), target)
+
+    def class_logits(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
+        """Logits (N, C, H, W) whose argmax is the decision; of a sigmoid's one channel both sides of the threshold."""
+        logits = self.full_size(raw, image)
+        return two_sided(logits, float(self.head.threshold)) if self._one_channel else logits
 
     def data_samples(self, image: Tensor) -> list[Any]:
         from mmseg.structures import SegDataSample

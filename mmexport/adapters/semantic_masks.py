@@ -50,6 +50,9 @@ class SemanticMasks(Segmentation):
         scores, labels = sums.max(dim=1)
         return labels.to(torch.int32), scores
 
+    def class_logits(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
+        return self.full_size(raw, image).clamp_min(1e-6).log()
+
     def scores_of(self, logits: Tensor) -> Tensor:
         return logits.max(dim=1).values
 

@@ -23,6 +23,7 @@ from .graph import count_kinds, device_literals, dtype_literals, follow_input_de
 # The manifest's name inside the file: torch.jit.load(..., _extra_files={'manifest.json': ''}).
 INSIDE = 'manifest.json'
 FILE = 'model.pt'
+OURS = str(Path(__file__).parents[1])
 
 # Of a repro.
 TRACED = 'torch.jit.trace(Part().eval(), inputs, check_trace=False)'
@@ -51,14 +52,15 @@ class TorchScript(Backend):
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
         with with_raw(adapter) as raw:
-            traced = self._trace(adapter, (example,))
+            traced, said = self._trace(adapter, (example,))
         if raw:
             self._write(traced, raw_folder(folder), raw_manifest(manifest, raw))
-            traced = self._trace(First(traced, len(adapter.specs)), (example,))
-        return self._write(traced, folder, manifest)
+            traced, _ = self._trace(First(traced, len(adapter.specs)), (example,))
+        return self._write(traced, folder, manifest, tracer_warnings=said)
 
-    def _write(self, traced: Any, folder: Path, manifest: dict[str, Any]) -> Artifact:
+    def _write(self, traced: Any, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         frozen, steps = self._freeze(traced)
+        steps.update(facts)
         image = list(frozen.graph.inputs())[-1]
         steps['device_literals_mended'] = follow_input_device(frozen.graph, image)
         left = device_literals(frozen.graph)
@@ -73,12 +75,12 @@ class TorchScript(Backend):
 
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         """A trace fixes sizes without a word, so `moving` is for the comparison to find out."""
-        frozen, _ = self._freeze(self._trace(part, inputs))
+        frozen, _ = self._freeze(self._trace(part, inputs)[0])
         self._save(frozen, io.BytesIO(), {})
         return frozen  # type: ignore[no-any-return]
 
     def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
-        return 'traced', self._trace(adapter, (example,))
+        return 'traced', self._trace(adapter, (example,))[0]
 
     @staticmethod
     def _save(frozen: Any, place: Any, inside: dict[str, str]) -> None:
@@ -88,12 +90,17 @@ class TorchScript(Backend):
             raise LoweringError(f'the graph cannot be saved: {first_line(exc)}') from exc
 
     @staticmethod
-    def _trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
+    def _trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, list[str]]:
+        """The traced module, and what the tracer warns of in the user's own code."""
         try:
-            # Deprecation notices and tracer warnings are about code that parity checks, not about anything a user can change.
-            with torch.no_grad(), warnings.catch_warnings():
+            with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter('ignore')
-                return torch.jit.trace(module, inputs, check_trace=False)
+                warnings.simplefilter('always', torch.jit.TracerWarning)
+                traced = torch.jit.trace(module, inputs, check_trace=False)
+            # Lines of installed packages were read by the authors of the patches; a line of the user's belongs in the report.
+            said = [f"{found.filename}:{found.lineno}: {str(found.message).split('. ')[0]}" for found in caught
+                    if 'site-packages' not in found.filename and not found.filename.startswith(OURS)]
+            return traced, list(dict.fromkeys(said))
         except MMExportError:
             raise
         except Exception as exc:

@@ -79,11 +79,11 @@ def plan_shapes(shape: Shape, section: Mapping[str, Any], rules: SizeRules, pict
     batch = batch if batch != shape[0] else shape[0] + 1
     sizes = _sizes(shape, section, rules, dynamic, pictures)
     found: dict[str, Shape] = {TRACED: shape, SAME: shape}
-    found.update({name: (shape[0], shape[1], *size) for name, size in sizes.items()})
+    found.update({name: (shape[0], shape[1], *_pair(size)) for name, size in sizes.items()})
     if 'batch' in dynamic:
         small = min([tuple(shape[2:]), *sizes.values()], key=lambda size: size[0] * size[1])
         found.pop('small', None)
-        found[f'batch {batch}'] = (batch, shape[1], *small)  # type: ignore[arg-type]
+        found[f'batch {batch}'] = (batch, shape[1], *_pair(small))
     plan = Plan(found, rules)
     _refuse_untried(plan, section, dynamic)
     return plan
@@ -103,7 +103,8 @@ def _sizes(shape: Shape, section: Mapping[str, Any], rules: SizeRules, dynamic: 
             rules.up(max(LARGER * width, *(picture[1] for picture in pictures), WIDE * low, 0))]
     odd = tuple(rules.multiple_of * (side // rules.multiple_of | 1) for side in ODD_SHAPE)
     if odd[0] >= high[0] or odd[1] >= high[1] or odd == (height, width):
-        odd = tuple(rules.multiple_of * (int(low + share * (limit - low)) // rules.multiple_of | 1) for limit, share in zip(high, (0.5, 0.7), strict=True))
+        odd = tuple(rules.multiple_of * (int(low + share * (limit - low)) // rules.multiple_of | 1)
+                    for limit, share in zip(high, (0.5, 0.7), strict=True))
     sizes = {'wide': (low, high[1]), 'tall': (high[0], low), 'another size': (max(odd[0], low), max(odd[1], low)), 'small': (low, low),
              'large': (high[0], high[1])}
     sizes = {name: (size[0] if 'height' in dynamic else height, size[1] if 'width' in dynamic else width) for name, size in sizes.items()}

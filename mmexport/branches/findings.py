@@ -1,0 +1,63 @@
+"""What a report says of the branches of a model."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .recorder import Key, Site
+from .search import BranchLog
+
+
+@dataclass(frozen=True)
+class Branches:
+    """The conditions of a model that a tracer decides once.
+
+    Attributes:
+        turned: had more than one answer over the verified inputs; parity judges them.
+        never: depend on the size, and had one answer at all sizes that were tried, the corners of the ranges among them.
+        once: depend on values, and had one answer on all pictures; stand beside the verdict.
+        unresolved: a size within the ranges turns them, and could not be verified; the run is no pass.
+        accepted: the user answers for them (``--accept-branch``).
+        sizes: how many sizes were tried, verified or not.
+        note: why recording was left out, or None.
+    """
+
+    turned: tuple[Site, ...] = ()
+    never: tuple[Site, ...] = ()
+    once: tuple[Site, ...] = ()
+    unresolved: tuple[Site, ...] = ()
+    accepted: tuple[Site, ...] = ()
+    sizes: int = 0
+    note: str | None = None
+
+    @property
+    def reasons(self) -> list[str]:
+        return [f'branch at {site.place}: {site.text}: a size within the declared ranges turns it, and no input that was checked does: '
+                f'check one (export.verify.shapes), or answer for it with --accept-branch {site.place}' for site in self.unresolved]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what the terminal shows: value branches that were decided once, and what the user accepted."""
+        for site in self.once:
+            yield f'decided once: {site.place}: {site.text}: a branch on a value, with one answer on every picture tried'
+        for site in self.accepted:
+            yield f'accepted: {site.place}: {site.text}'
+        if self.note:
+            yield f'branches were not recorded: {self.note}'
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**{name: [site.as_dict() for site in getattr(self, name)] for name in
+                   ('turned', 'never', 'once', 'unresolved', 'accepted')}, 'sizes': self.sizes, 'note': self.note}
+
+
+def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None = None) -> Branches:
+    """Sort the conditions of `log`; `unresolved` are those that some size turns at which nothing could be verified."""
+    keys = {key for run in log.runs.values() for key in run.seen}
+    left, once = log.open_keys('size'), log.open_keys('value')
+    return Branches(turned=_sites([key for key in keys if len(log.answers(key)) > 1]), never=_sites(left - set(unresolved)),
+                    once=_sites(once), unresolved=_sites(unresolved), accepted=_sites([key for key in keys if log.is_accepted(key[0])]),
+                    sizes=len({*log.shapes.values(), *log.swept}), note=note)
+
+
+def _sites(keys: Sequence[Key] | Collection[Key]) -> tuple[Site, ...]:
+    return tuple(sorted({key[0] for key in keys}, key=lambda site: (site.file, site.line, site.column)))

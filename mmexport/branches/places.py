@@ -1,0 +1,68 @@
+"""Where a condition stands in the source, and which conditions cannot go wrong silently."""
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from types import CodeType
+
+# Calls that only say something.
+_SAYS = {'warn', 'warning', 'info', 'debug', 'print', 'print_log'}
+
+
+@cache
+def _tree(file: str) -> tuple[ast.Module | None, str]:
+    try:
+        text = Path(file).read_text(encoding='utf-8')
+        return ast.parse(text), text
+    except (OSError, SyntaxError, ValueError):
+        return None, ''
+
+
+def _harmless(body: Sequence[ast.stmt]) -> bool:
+    """Return whether the statements only refuse or only say something."""
+    return bool(body) and all(_refuses([step]) or isinstance(step, (ast.Pass, ast.Assert)) or (
+        isinstance(step, ast.Expr) and (isinstance(step.value, ast.Constant) or (
+            isinstance(step.value, ast.Call) and _name(step.value) in _SAYS))
+    ) or (isinstance(step, ast.If) and _harmless(step.body) and (not step.orelse or _harmless(step.orelse))) for step in body)
+
+
+def _refuses(body: Sequence[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Raise)
+
+
+def _name(call: ast.Call) -> str:
+    return getattr(call.func, 'attr', getattr(call.func, 'id', ''))
+
+
+def _passed_over(around: Sequence[ast.expr | ast.stmt]) -> bool:
+    """Return whether a condition, `around` it being these nodes, only refuses, only warns, or stands in a message."""
+    for outer, inner in zip(around, [*around[1:], around[-1]], strict=True):
+        if isinstance(outer, (ast.Assert, ast.Raise)) or (isinstance(outer, ast.Call) and _name(outer).startswith(('_check', *_SAYS))):
+            return True
+        if isinstance(outer, ast.If) and inner is outer.test:
+            quiet = _harmless(outer.body) and (not outer.orelse or _harmless(outer.orelse))
+            if quiet or _refuses(outer.body) or _refuses(outer.orelse):
+                return True
+        elif isinstance(outer, ast.If) and inner in outer.body and _harmless([outer]):
+            return True
+    return False
+
+
+@cache
+def place_of(code: CodeType, instruction: int) -> tuple[int, int, str] | None:
+    """Find line, column and text of the expression that the frame is at; None for what cannot go wrong silently."""
+    line, end, column, stop = next(islice(code.co_positions(), instruction // 2, None))
+    tree, text = _tree(code.co_filename)
+    if tree is None or line is None or end is None or column is None or stop is None:
+        return line or code.co_firstlineno, column or 0, ''
+    lines = text.splitlines()[line - 1:end]
+    around = [node for node in ast.walk(tree) if isinstance(node, (ast.expr, ast.stmt)) and (
+        node.lineno, node.col_offset) <= (line, column) and (
+        node.end_lineno, node.end_col_offset) >= (end, stop)]  # type: ignore[operator]
+    if around and _passed_over(around):
+        return None
+    whole = ' '.join(part.strip() for part in lines)
+    return line, column, whole if len(lines) > 1 else f'{lines[0].encode()[column:stop].decode()}   in: {whole}'

@@ -1,0 +1,192 @@
+"""Run the unpatched eager model and record every Python branch that it takes on a size or on a tensor's value.
+
+A tracer decides such a branch once, silently. Sizes and scalars that the model asks for are answered by numbers that record the
+comparisons they take part in (see `mmexport.branches.numbers`); tensors computed from the picture are marked, so that a value branch is
+told from a size branch.
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from .hollow import Hollow, flat
+from .numbers import KEPT, TORCH, note, recording, wrap
+from .places import place_of
+
+OURS = str(Path(__file__).parents[1])
+_T: Any = Tensor
+_SHAPES = {_T.shape.__get__, _T.size, _T.numel, _T.nelement, torch.numel}
+_VALUES = {_T.item, _T.tolist, _T.__bool__, _T.__int__, _T.__float__, _T.__index__, torch.equal, _T.equal, torch.allclose, _T.allclose,
+           torch.is_nonzero, _T.is_nonzero}
+_PIECES = {torch.split, _T.split, torch.chunk, _T.chunk, torch.unbind, _T.unbind, torch.tensor_split, _T.tensor_split}
+_ONLY_SIZES = {'zeros_like', 'ones_like', 'full_like', 'empty_like', 'rand_like', 'randn_like', 'new_zeros', 'new_ones', 'new_full',
+               'new_tensor', 'new_empty'}
+_COMPARES = {'lt', 'le', 'gt', 'ge', 'eq', 'ne', 'less', 'greater', 'less_equal', 'greater_equal', '__eq__', '__ne__'}
+_WRAPPERS = {f'{TORCH}/{name}.py' for name in ('overrides', '_tensor', 'functional')}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A condition in the source."""
+
+    file: str
+    line: int
+    column: int
+    code: str
+    kind: str  # 'size', 'value' or 'escaped'
+
+    @property
+    def place(self) -> str:
+        """FILE:LINE, the file by its last folders."""
+        return f'{"/".join(Path(self.file).parts[-3:])}:{self.line}'
+
+    @property
+    def text(self) -> str:
+        """The condition, as it is written."""
+        return self.code.split('   in: ')[0]
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(place=self.place, column=self.column, code=self.code, kind=self.kind)
+
+
+Key = tuple[Site, int, int]  # Where it is, by which calls of which modules it was reached, the how manyth time.
+Seen = tuple[Any, tuple[Any, ...]]  # The answer, and the operands.
+
+
+def _called_by(frame: FrameType | None) -> int:
+    """Hash the calls that lead here; modules in a loop are told apart."""
+    found: list[Any] = []
+    # Frames of mmexport end the chain: an adapter runs the model in more than one way.
+    while frame is not None and not frame.f_code.co_filename.startswith(OURS):
+        name = frame.f_code.co_filename
+        if frame.f_code.co_name == '_call_impl' and name.startswith(TORCH):
+            found.append(id(frame.f_locals['self']))
+        elif not name.startswith(TORCH):
+            found.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return hash(tuple(found))
+
+
+@dataclass
+class Run:
+    """What one input decided. `answers` are what value branches shall answer where there are no values."""
+
+    answers: dict[Key, Seen] = field(default_factory=dict)
+    seen: dict[Key, Seen] = field(default_factory=dict)
+    count: dict[tuple[Site, int], int] = field(default_factory=dict)
+    kept: set[tuple[str, int]] = field(default_factory=set)
+    error: str = ''
+
+    def __call__(self, frame: FrameType, what: str, answer: Any, operands: tuple[Any, ...], picture: bool) -> None:
+        if what == KEPT:
+            self.kept.add((frame.f_code.co_filename, frame.f_lineno))
+            return
+        key = self.key(frame, picture)
+        if key is not None:
+            self.seen[key] = answer, operands
+
+    def key(self, frame: FrameType, picture: bool) -> Key | None:
+        if frame.f_code.co_filename.startswith(OURS):
+            return None
+        place = place_of(frame.f_code, frame.f_lasti)
+        self.kept.add((frame.f_code.co_filename, frame.f_lineno))
+        if place is None:
+            return None
+        site = Site(frame.f_code.co_filename, *place, 'value' if picture else 'size')
+        calls = _called_by(frame)
+        nth = self.count[site, calls] = self.count.get((site, calls), -1) + 1
+        return site, calls, nth
+
+
+class _Mode(TorchFunctionMode):
+    """Makes the sizes and scalars that a model asks for recording ones; knows which tensors come from the picture."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        frame, kwargs = sys._getframe(1), kwargs or {}
+        foreign = not frame.f_code.co_filename.startswith(TORCH)
+        if func in _SHAPES:
+            found = func(*args, **kwargs)
+            return (torch.Size(map(wrap, found)) if isinstance(found, torch.Size) else wrap(found)) if foreign else found
+        picture = any(getattr(part, '_picture', None) is self.run for part in flat([*args, *kwargs.values()]))
+        if func in _VALUES:
+            return self._value(frame, func, args, kwargs, picture) if foreign else func(*args, **kwargs)
+        found = func(*args, **kwargs)
+        if picture and getattr(func, '__name__', '') not in _ONLY_SIZES:
+            for tensor in flat([found, *([args[0]] if getattr(func, '__name__', '') == '__setitem__' else [])]):
+                if isinstance(tensor, Tensor):
+                    tensor._picture = self.run  # type: ignore[attr-defined]
+        if isinstance(found, Tensor) and found.numel() == 1 and getattr(func, '__name__', '') in _COMPARES and not _unreal(found):
+            found._asked = tuple(float(part) for part in args[:2])  # type: ignore[attr-defined]
+        if func in _PIECES:
+            note(_asker(frame), 'pieces', len(found), (len(found), 0), False)
+        return found
+
+    def _value(self, frame: FrameType, func: Any, args: Sequence[Any], kwargs: dict[str, Any], picture: bool) -> Any:
+        if not _unreal(args[0]):
+            found = func(*args, **kwargs)
+        else:
+            try:
+                found = func(*args, **kwargs)
+            except Exception:
+                remembered = self.run.answers.get(self.run.key(frame, picture))  # type: ignore[arg-type]
+                if remembered is None:
+                    raise
+                found = remembered[0]
+        if isinstance(found, bool):
+            note(frame, 'bool', found, getattr(args[0], '_asked', (found, 0)), picture)
+            return found
+        if func is _T.item:
+            key = self.run.key(frame, picture)
+            if key is not None:
+                self.run.answers.setdefault(key, (found, (found, 0)))
+        listed = isinstance(found, list)
+        return [wrap(part, picture) if not isinstance(part, list) else [wrap(one, picture) for one in part]
+                for part in found] if listed else wrap(found, picture) if func is _T.item else found
+
+
+def _asker(frame: FrameType) -> FrameType:
+    """Pass over torch's own wrappers of a tensor's methods."""
+    while frame.f_back is not None and frame.f_code.co_filename in _WRAPPERS:
+        frame = frame.f_back
+    return frame
+
+
+def _unreal(tensor: Any) -> bool:
+    return getattr(tensor, 'is_meta', False)
+
+
+@contextmanager
+def recorded(run: Run, image: Tensor) -> Iterator[None]:
+    """Record into `run` what a model decides inside the block; `image` is the picture that values come from, marked in place."""
+    image._picture = run  # type: ignore[attr-defined]
+    with recording(run), _Mode(run), Hollow() if image.is_meta else nullcontext():
+        yield
+
+
+def record_sizes(model: Callable[[Tensor], Any], shape: Sequence[int], answers: dict[Key, Seen]) -> Run:
+    """Run `model` on an image of `shape` without values: what it decides by sizes, in the time of a few kernels' shapes.
+
+    Args:
+        answers: what value branches answered on a real picture.
+    """
+    run = Run(dict(answers))
+    image = torch.empty(tuple(shape), device='meta')
+    try:
+        with torch.no_grad(), recorded(run, image):
+            model(image)
+    except Exception as exc:  # A model that asks for a value here, or refuses the size: the caller takes it for no answer.
+        run.error = f'{type(exc).__name__}: {str(exc).strip().splitlines()[0] if str(exc) else ""}'
+    return run

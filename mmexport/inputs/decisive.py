@@ -1,0 +1,99 @@
+"""Inputs on which classes are decided that no other input shows.
+
+A comparison of decisions says something where the decisions of the model vary. A good model of rare objects finds nothing in a synthetic
+scene, so scenes are changed a little, by signed gradient steps on the unpatched eager model, until it decides for other classes.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..adapters import Adapter
+from ..adapters.objectives import Objective
+from ..errors import last_line
+
+STEPS, COUNT = 16, 4
+# The largest side of such an input, unless the model takes one size only.
+SIDE = 256
+# Steps without a better iterate, once there is one.
+PATIENCE = 4
+# Of the scene's standard deviation; no element moves further.
+BOUND = 0.5
+# What the steps would add up to if all went one way, in bounds; they shrink to nothing, so that the last ones do no damage.
+TRAVEL = 2.0
+# What a model raises that cannot be differentiated, or not at this size.
+FAILURES = (RuntimeError, ValueError, TypeError, AssertionError, IndexError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Decisive:
+    """An input, and the classes that it and the scene it was made from decide; without an image, why there is none."""
+
+    image: Tensor | None
+    before: frozenset[int]
+    after: frozenset[int]
+    steps: int
+    reason: str = ''
+
+
+def decisive_inputs(adapter: Adapter, scenes: Iterable[Tensor], seen: Iterable[int] = (), count: int = COUNT,
+                    steps: int = STEPS) -> list[Decisive]:
+    """Make up to `count` inputs, one of each scene, aimed at classes neither in `seen` nor in the decisions of earlier inputs.
+
+    Those without an image are listed as well, for the report.
+    """
+    known, made = set(seen), []
+    for number, scene in zip(range(count), scenes, strict=False):
+        if len(known) >= adapter.class_count:
+            break
+        made.append(decisive_input(adapter, scene, known, steps, seed=number))
+        if made[-1].image is None or made[-1].after <= known:
+            # What one scene does not bring, the next one hardly does, and each costs as many backward passes.
+            break
+        known |= made[-1].after
+    return made
+
+
+def decisive_input(adapter: Adapter, scene: Tensor, seen: Iterable[int] = (), steps: int = STEPS, seed: int = 0) -> Decisive:
+    """Take signed gradient steps from `scene` (N, C, H, W) towards classes not in `seen`; the best of the iterates is the input.
+
+    One forward pass a step both judges an iterate and gives the gradient; weights and their gradients stay as they are.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    bound = BOUND * float(scene.std())
+    image = scene.detach().clone()
+    objective: Objective | None = None
+    before = after = frozenset[int]()
+    best, best_rank, step, better = None, (0, 0), 0, 0
+    wanted = set(range(adapter.class_count)) - set(seen)
+    if not wanted:
+        return Decisive(None, before, after, step, 'every class was seen')
+    try:
+        for step in range(steps + 1):
+            image.requires_grad_()
+            with torch.enable_grad():
+                normal = adapter.preprocess(image)
+                raw = adapter.raw(normal)
+            with torch.no_grad():
+                found = adapter.decided(raw, normal)
+                before = before if step else found
+                objective = objective or adapter.aim(tuple(part.detach() for part in raw), normal, wanted, generator)
+            rank = (len(found & wanted), len(found))
+            if step and rank > best_rank and len(found) >= len(before) + (not rank[0]):
+                best, best_rank, after = image.detach().clone(), rank, found
+            better = step if step and best_rank == rank and after == found else better
+            if step == steps or (best is not None and (wanted <= after or step - better >= PATIENCE)):
+                break
+            with torch.enable_grad():
+                gradient, = torch.autograd.grad(objective(raw, normal), image)
+            moved = image.detach() - bound * TRAVEL * 2 / steps * (1 - step / steps) * gradient.sign()
+            image = moved.clamp(scene - bound, scene + bound)
+            image = image.clamp(0, 255) if adapter.preprocess.inside else image
+    except FAILURES as exc:  # A model that cannot be differentiated has no such inputs; the reason is in the report.
+        if best is None:
+            return Decisive(None, before, after, step, f'{type(exc).__name__}: {last_line(exc)}')
+    reason = '' if best is not None else f'no step decided a wanted class, or more, without falling below the {len(before)} of the scene'
+    return Decisive(best, before, after, step, reason)
