@@ -68,7 +68,7 @@ class Backend:
 
     def load(self, artifact: Artifact, device: str | torch.device) -> Run:
         """With the runner that checks the file, ``mmexport/checking/runners/<name>.py``."""
-        return load(artifact.folder, {'backend': self.name, 'file': artifact.file.name}, torch.device(device))
+        return load(artifact.folder, {**artifact.manifest, 'backend': self.name, 'file': artifact.file.name}, torch.device(device))
 
     def unavailable(self) -> str | None:
         """What to install, or None."""

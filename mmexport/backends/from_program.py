@@ -18,7 +18,7 @@ from ..errors import LoweringError, causes, last_line
 from .base import Backend, Run, name_of
 from .canary import SAMPLINGS, right_form
 from .cutting import cut_program, raw_folder, raw_manifest, with_raw
-from .program import exported_program, held, part_program, silenced, unavailable
+from .program import conditions_of, exported_program, held, narrowed, part_program, silenced, unavailable
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -87,7 +87,9 @@ class ProgramBackend(Backend):
         dynamic = manifest['inputs'][0]['dynamic']
         with with_raw(adapter) as raw:
             program = exported_program(adapter, example, dynamic, **self.forms)
-        signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=held(program, example, dynamic), **facts))
+        ranges = held(program, example, dynamic)
+        signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges, **facts))
+        signed['inputs'] = [narrowed(spec, ranges, conditions_of(program)) for spec in manifest['inputs']]
         names = [spec.name for spec in adapter.specs]
         folder.mkdir(parents=True, exist_ok=True)
         if not raw:

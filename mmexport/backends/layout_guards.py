@@ -3,13 +3,17 @@
 Whether a size is 1, or two sizes differ, decides in torch itself how a result is laid out in memory, never what it is; torch.export
 writes the answer of its example into the program as a check all the same, and a Swin that was exported with several windows then refuses
 a picture of one. What the model's own code decides by such a question must stay a check: there another answer is another model.
+
+A check is told by its origin, the stack of the assertion, never by its text: torch rewrites ``3 * h >= 2 * w`` into ``2 * w <= 3 * h``.
 """
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -19,46 +23,119 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _TORCH = str(Path(torch.__file__).parent)
+# What stands between a question about a symbolic size and who asks it.
+_MACHINERY = tuple(f'{_TORCH}/{name}' for name in ('fx/', '_guards', 'utils/', '_logging', '_dispatch'))
+_ASKING = f'{_TORCH}/__init__.py'
+# Where torch decides about strides, broadcasting and memory formats.
+_LAYOUT = tuple(f'{_TORCH}/{name}' for name in ('_prims', '_refs', '_meta_registrations', '_subclasses', '_decomp', '_inductor', '_ops',
+                                                '_higher_order_ops', '_library'))
+
+
+@dataclass
+class Questions:
+    """What was asked about symbolic sizes while a program was made.
+
+    Attributes:
+        by_model: conditions by which code outside of torch branches, in canonical form. One that torch asked first gives no check of its
+            own when the model asks it, so the origin of checks alone is not enough.
+        layout: by text of a check, whether each question that made it came from torch's own layout of results.
+    """
+
+    by_model: set[Any] = field(default_factory=set)
+    layout: dict[str, bool] = field(default_factory=dict)
 
 
 @contextmanager
-def questions_of_the_model() -> Iterator[set[str]]:
-    """The conditions on symbolic sizes, and their negations, by which code outside of torch branches inside the block."""
-    asked: set[str] = set()
-    original = torch.SymBool.__bool__
+def questions_of_the_model() -> Iterator[Questions]:
+    """Note who asks about symbolic sizes inside the block."""
+    from torch.fx.experimental import symbolic_shapes
+    questions = Questions()
+    original, make = torch.SymBool.__bool__, symbolic_shapes.RuntimeAssert
 
     def noting(condition: torch.SymBool) -> bool:
         if not sys._getframe(1).f_code.co_filename.startswith(_TORCH):
-            import sympy
-            expression = condition.node.expr
-            asked.update((str(expression), str(sympy.Not(expression))))
+            questions.by_model.add(canonical(condition.node.expr))
         return original(condition)
 
-    with mock.patch.object(torch.SymBool, '__bool__', noting):
-        yield asked
+    def making(expr: Any, *args: Any, **kwargs: Any) -> Any:
+        text = str(expr)
+        # The stack that torch keeps with a check is emptied before the program is returned.
+        questions.layout[text] = questions.layout.get(text, True) and _asked_for_layout(sys._getframe(1))
+        return make(expr, *args, **kwargs)
+
+    with mock.patch.object(torch.SymBool, '__bool__', noting), mock.patch.object(symbolic_shapes, 'RuntimeAssert', making):
+        yield questions
 
 
-def drop_layout_guards(program: ExportedProgram, asked: set[str]) -> int:
-    """Take out every check of the form "these sizes differ" or "this one is larger" that is not among `asked`; returns how many.
+def drop_layout_guards(program: ExportedProgram, questions: Questions) -> int:
+    """Take out every check of the form "these sizes differ" or "this one is larger" that torch asked for itself; returns how many.
 
-    "These sizes are equal" stays. Where an operator itself needs an inequality, it raises by itself.
+    "These sizes are equal" stays, and so do checks of the model, of unknown origin, on sizes that depend on data, and those that the
+    model asked too. Where an operator itself needs an inequality, it raises by itself.
     """
     graph = program.graph_module.graph
-    checks = [node for node in graph.nodes if node.target is torch.ops.aten._assert_scalar.default and _of_layout(_condition(node), asked)]
+    env = next(node.meta['val'].fake_mode.shape_env for node in graph.nodes if hasattr(node.meta.get('val'), 'fake_mode'))
+    pending = [check for checks in env.deferred_runtime_asserts.values() for check in checks]
+    stays = {str(check.expr): _stays(check.expr, questions) for check in pending}
+    checks = [node for node in graph.nodes if node.target is torch.ops.aten._assert_scalar.default
+              and not stays.get(_condition(node), True)]
     for node in checks:
         graph.erase_node(node)
     graph.eliminate_dead_code()
     program.graph_module.recompile()
     # They would come back with the next pass over the program.
-    env = next(node.meta['val'].fake_mode.shape_env for node in graph.nodes if hasattr(node.meta.get('val'), 'fake_mode'))
-    for pending in env.deferred_runtime_asserts.values():
-        pending[:] = [check for check in pending if not _of_layout(str(check.expr), asked)]
+    for held in env.deferred_runtime_asserts.values():
+        held[:] = [check for check in held if stays[str(check.expr)]]
     return len(checks)
+
+
+def canonical(expression: Any) -> Any:
+    """Return a form that an inequality of whole numbers, its negation and its rewritings share."""
+    import sympy
+    if isinstance(expression, sympy.Not):
+        return canonical(expression.args[0])
+    if isinstance(expression, (sympy.And, sympy.Or)):
+        return frozenset(canonical(part) for part in expression.args)
+    if not isinstance(expression, sympy.core.relational.Relational):
+        return expression
+    difference = sympy.expand(expression.lhs - expression.rhs)
+    if isinstance(expression, (sympy.Eq, sympy.Ne)):
+        return 'equal', frozenset((difference, sympy.expand(-difference)))
+    # a < b is a + 1 <= b; of a <= b and its negation b + 1 <= a the border is the same pair of numbers.
+    if isinstance(expression, sympy.StrictLessThan):
+        border = (difference, difference + 1)
+    elif isinstance(expression, sympy.LessThan):
+        border = (difference - 1, difference)
+    elif isinstance(expression, sympy.StrictGreaterThan):
+        border = (difference - 1, difference)
+    else:
+        border = (difference, difference + 1)
+    return 'order', frozenset(sympy.expand(sign * part) for sign in (1, -1) for part in border)
+
+
+def _stays(expression: Any, questions: Questions) -> bool:
+    import sympy
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+    if isinstance(expression, sympy.Eq) or free_unbacked_symbols(expression) or canonical(expression) in questions.by_model:
+        return True
+    return not questions.layout.get(str(expression), False)
+
+
+def _asked_for_layout(frame: FrameType | None) -> bool:
+    """Whether torch itself asks, to lay something out; False where that cannot be told."""
+    asked_in_python = False
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file == _ASKING:
+            asked_in_python = True
+        elif file.startswith(_LAYOUT):
+            return True
+        elif not file.startswith(_MACHINERY) and file != __file__ and Path(file).name not in ('contextlib.py', 'functools.py'):
+            # A kernel in C++ asks without Python: then the frame is that of the call of an operator.
+            return not asked_in_python and not file.startswith(_TORCH)
+        frame = frame.f_back
+    return False
 
 
 def _condition(node: Any) -> str:
     return str(node.args[1]).removeprefix('Runtime assertion failed for expression ').rsplit(' on node ', 1)[0]
-
-
-def _of_layout(condition: str, asked: set[str]) -> bool:
-    return not condition.startswith('Eq(') and condition not in asked

@@ -50,7 +50,7 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
     Raises:
         LoweringError: ``torch.export`` cannot follow the model; the cause is chained.
     """
-    example = generic(example, dynamic)
+    example = generic(example, dynamic, adapter.guard.multiple_of if hasattr(adapter, 'guard') else 1)
     made = _MADE.setdefault(adapter, {})
     key = tuple(example.shape), tuple(dynamic), str(example.device), tuple(sorted(forms.items())), getattr(adapter, 'raw_too', False)
     if key not in made:
@@ -58,12 +58,13 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
     return made[key]
 
 
-def generic(example: Tensor, dynamic: Sequence[str]) -> Tensor:
+def generic(example: Tensor, dynamic: Sequence[str], multiple: int = 1) -> Tensor:
     """An example that is large enough along the open axes, of no particular content: nothing is computed with it.
 
     torch.export takes a size of 1 for a constant, also inside: a batch of 1, or the one window of Swin's last stage on a small picture.
     """
-    shape = [max(int(side), GENERIC[axis]) if axis in {AXIS[name] for name in dynamic} else int(side)
+    open_axes = {AXIS[name] for name in dynamic}
+    shape = [max(int(side), -(-GENERIC[axis] // multiple) * multiple if axis > 1 else GENERIC[axis]) if axis in open_axes else int(side)
              for axis, side in enumerate(example.shape)]
     return example if shape == list(example.shape) else example.new_zeros(shape)
 
@@ -135,6 +136,25 @@ def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str]) -> d
             # torch.export notes 2 for every open axis, also where 1 is taken; that is checked with the file.
             found[name] = max(low, int(allowed.lower)) if allowed.lower > 2 else low, min(high, int(allowed.upper))
     return found
+
+
+def conditions_of(program: ExportedProgram) -> list[str]:
+    """The checks on sizes in `program` as text over the names of the axes, for formats and runners that would lose them."""
+    import sympy
+    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
+    names = {side.node.expr: sympy.Symbol(name, integer=True) for name, axis in AXIS.items()
+             if isinstance(side := image.meta['val'].shape[axis], torch.SymInt) and side.node.expr.is_Symbol}
+    env = image.meta['val'].fake_mode.shape_env
+    expressions = {check.expr for pending in env.deferred_runtime_asserts.values() for check in pending} if env else set()
+    # One on a size that depends on data is an affair of the graph.
+    return sorted(str(expression.xreplace(names)) for expression in expressions if expression.free_symbols <= names.keys())
+
+
+def narrowed(spec: dict[str, Any], held: dict[str, tuple[int, int]], conditions: list[str]) -> dict[str, Any]:
+    """The manifest's description of an input, where the program holds for fewer sizes than were tried."""
+    limits = {name: [max(low, held[name][0]), min(high, held[name][1])] if name in held else [low, high]
+              for name, (low, high) in spec.get('ranges', {}).items()}
+    return {**spec, 'ranges': limits, 'conditions': conditions}
 
 
 def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:

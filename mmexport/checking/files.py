@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import runners
+from .admission import why_refused
 
 Runner = Callable[[Tensor], tuple[Tensor, ...]]
 
@@ -32,7 +33,7 @@ def stale(folder: Path, manifest: Mapping[str, Any], samples: str | None = None)
     return None
 
 
-def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Runner:
+def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Guarded:
     """A callable: image on `device` -> outputs.
 
     Raises:
@@ -42,7 +43,21 @@ def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Run
     module = runner_of(manifest)
     runner: Runner = module.load(folder / str(manifest['file']), device)
     _check_names(manifest, dict(module.names(runner)) if hasattr(module, 'names') else {})
-    return runner
+    return Guarded(runner, manifest)
+
+
+class Guarded:
+    """A runner that refuses what the manifest does not declare: not every format can hold such a check."""
+
+    def __init__(self, runner: Runner, manifest: Mapping[str, Any]) -> None:
+        self.runner = runner
+        self.spec: Mapping[str, Any] = next(iter(manifest.get('inputs', ())), {})
+
+    def __call__(self, image: Tensor) -> tuple[Tensor, ...]:
+        reason = why_refused(self.spec, image)
+        if reason:
+            raise ValueError(f'mmexport: {reason}')
+        return self.runner(image)
 
 
 def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[set[str]]]) -> None:

@@ -73,7 +73,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
         rows += _check_sample(runner, sample, manifest, extra, device)
     found['rows'] = [row.as_dict() for row in rows]
     found['run_s'] = time.perf_counter() - started - found['load_s']
-    found['facts'] = dict(facts(runner)) if (facts := getattr(runner_of(manifest), 'facts', None)) else {}
+    found['facts'] = dict(facts(runner.runner)) if (facts := getattr(runner_of(manifest), 'facts', None)) else {}
     if all(row.problem is None for row in rows):
         image = samples[0].image.to(device)
         with torch.no_grad():

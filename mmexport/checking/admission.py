@@ -1,0 +1,31 @@
+"""Refuse, in words, an input that a file was not exported or not checked for, whatever its format can hold."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from .conditions import refused
+
+
+def why_refused(spec: Mapping[str, Any], image: Tensor) -> str | None:
+    """Return why `image` is no input as the manifest's `spec` has it (axes, ranges, multiple_of, conditions); None where it is."""
+    axes = [str(axis) for axis in spec.get('axes', ())]
+    if not axes:
+        return None
+    if image.dim() != len(axes):
+        return f'{image.dim()} axes, and {len(axes)} were expected ({", ".join(axes)})'
+    sizes = dict(zip(axes, map(int, image.shape), strict=True))
+    traced = dict(zip(axes, spec.get('traced', ()), strict=False))
+    for axis in axes:
+        if axis in traced and axis not in spec.get('dynamic', ()) and sizes[axis] != traced[axis]:
+            return f'{axis} is {sizes[axis]}, and this file takes {traced[axis]} only'
+        low, high = spec.get('ranges', {}).get(axis, (sizes[axis], sizes[axis]))
+        if not low <= sizes[axis] <= high:
+            return f'{axis} is {sizes[axis]}, and this file was checked from {low} to {high} only'
+    multiple = int(spec.get('multiple_of', 1))
+    if any(sizes[axis] % multiple for axis in ('height', 'width') if axis in sizes):
+        return f'height and width must be multiples of {multiple}'
+    condition = refused(spec.get('conditions', ()), sizes)
+    return f'the model does not take this size: {condition} does not hold' if condition else None
