@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .errors import InputError
+
 MANIFEST = 'manifest.json'
 SAMPLES = 'samples.npz'
 REPORT = 'report.json'
@@ -60,6 +62,19 @@ def sha256(path: Path) -> str:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def check_work_dir(work_dir: Path) -> None:
+    """Raise where results cannot be written; leaves nothing behind that was not there.
+
+    Raises:
+        InputError: it is a file, or a folder in which nothing can be written.
+    """
+    existing = next(folder for folder in (work_dir, *work_dir.absolute().parents) if folder.exists())
+    if not existing.is_dir():
+        raise InputError(f'--work-dir {work_dir}: {existing} is a file, not a folder')
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f'--work-dir {work_dir}: nothing can be written into {existing}')
 
 
 @contextmanager

@@ -54,7 +54,7 @@ def export(args: argparse.Namespace) -> int:
     for exporter in exporters(args):
         report = exporter.run()
         if not args.quiet:
-            print('\n'.join(report.lines()))
+            print('\n'.join(report.lines(getattr(args, 'verbose', False))))
         elif report.passed is False:
             print('\n'.join(report.reasons), file=sys.stderr)
         codes.append(exit_code(report, args.no_verify))
@@ -125,7 +125,9 @@ def overrides(args: argparse.Namespace) -> dict[str, Any]:
     if args.batch is not None:
         found['export.inputs.batch'] = args.batch
     if args.image:
-        found['export.inputs.image'] = args.image
+        found['export.inputs.image'] = list(args.image)
+    if getattr(args, 'accept_branch', None):
+        found['export.verify.accept_branches'] = list(args.accept_branch)
     if args.outputs:
         found['export.outputs'] = args.outputs[0]
     return {**found, **parse_options(args.cfg_options)}

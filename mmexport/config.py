@@ -1,14 +1,20 @@
 """Reading any OpenMMLab config and the optional ``export`` section in it."""
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
-from .errors import ConfigError
+from .errors import ConfigError, SetupError, causes
 
 if TYPE_CHECKING:
     from mmengine.config import Config
+
+# What brings a scope's registry, for the message of a type that nobody has.
+PACKAGES = {'mmdet': "pip install 'mmexport[det]'", 'mmseg': "pip install 'mmexport[seg]'", 'mmpretrain': 'pip install mmpretrain',
+            'mmcls': 'pip install mmpretrain', 'mmpose': 'pip install mmpose', 'mmaction': 'pip install mmaction2'}
 
 DEFAULTS: dict[str, Any] = dict(
     backends=[dict(type='TorchScript')],
@@ -27,28 +33,51 @@ def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Conf
         ConfigError: the file is missing, cannot be run, or imports what is not installed; the message names it.
     """
     from mmengine.config import Config
-    path = Path(path)
-    if not path.is_file():
-        raise ConfigError(f'{path}: no such config file')
     # A config may import mmcv.ops itself, by custom_imports=['mmdet.models'].
     check_packages()
+    path = _installed(str(path)) if '::' in str(path) else Path(path)
+    if not path.is_file():
+        raise ConfigError(f'{path}: no such config file')
     provide_mmcv_ext()
     provide_torchvision_ops()
     try:
         cfg = Config.fromfile(path)
     except (ImportError, ModuleNotFoundError) as exc:
+        _refuse_missing_package(path, exc)
         raise ConfigError(f'{path} imports what is not there: {_first_cause(exc)}. Install it, or put its folder on PYTHONPATH: a '
                           'name in custom_imports is imported from there') from exc
     except Exception as exc:
+        _refuse_missing_package(path, exc)
         raise ConfigError(f'{path} cannot be read as a config: {type(exc).__name__}: {exc}') from exc
     if 'model' not in cfg:
         raise ConfigError(f'{path} has no model; a config of mmdet or mmseg was expected')
+    if 'export' not in cfg and (close := get_close_matches('export', [str(key) for key in cfg], 1, 0.8)):
+        raise ConfigError(f'{path.name} has a section {close[0]!r}, which nothing reads: is it meant to be export?')
     if options:
         try:
             cfg.merge_from_dict(options)
         except (KeyError, TypeError, IndexError) as exc:
             raise ConfigError(f'an override does not fit {path.name}: {exc}') from exc
     return cfg
+
+
+def _installed(name: str) -> Path:
+    """The file of ``mmdet::retinanet/...py``, a config that an installed package brings."""
+    from importlib.util import find_spec
+    package, _, relative = name.partition('::')
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise SetupError(f'{name}: {package} is not installed: {PACKAGES.get(package, f"pip install {package}")}')
+    return Path(spec.origin).parent / '.mim' / 'configs' / relative
+
+
+def _refuse_missing_package(path: Path, exc: BaseException) -> None:
+    """Raise where a config fails because a package of OpenMMLab is not installed: that is no fault of the config."""
+    from importlib.util import find_spec
+    said = ' '.join(str(cause) for cause in causes(exc))
+    for package, remedy in PACKAGES.items():
+        if re.search(rf'\b{package}\b', said) and find_spec(package) is None:
+            raise SetupError(f'{path} needs {package}, which is not installed: {remedy}') from exc
 
 
 def export_section(cfg: Config) -> dict[str, Any]:

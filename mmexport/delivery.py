@@ -43,6 +43,9 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
         write_json(report.work_dir / FAILED / REPORT, report.as_dict())
     for artifact, root in reversed(list(zip(made, roots, strict=True))):
         link(root / REPORT, f'{artifact.backend}/{REPORT}')
+    if report.work_dir not in roots:
+        # A good file of an earlier run stays where it is, with its own report; what this run says is that it failed.
+        link(report.work_dir / REPORT, f'{FAILED}/{REPORT}')
     return report
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .adapters import Adapter, build_adapter
 from .adapters.base import InputGuard
-from .artifact import Artifact, staging_dir
+from .artifact import Artifact, check_work_dir, staging_dir
 from .backends import Backend, build_backend
 from .branches import Branches, BranchLog, settle
 from .branches import Run as BranchRun
@@ -109,6 +109,7 @@ class Exporter:
     def _run(self) -> Report:
         self.consultation.found.clear()
         # Wrong options are refused before minutes go into the model.
+        check_work_dir(self.work_dir)
         picture_files(self.section['inputs']['image'])
         plan_shapes(self.shape, self.section, SizeRules())
         self.model, self.fit = self._load()
@@ -164,6 +165,8 @@ class Exporter:
     def _adapt(self, model: nn.Module) -> Adapter:
         stop_gradients(model)
         adapter = build_adapter(model, self.section['task'], self.section['outputs'], bool(self.section['inputs']['normalize']))
+        # Wrong names would go into the manifest: an error before minutes go into a file.
+        _ = adapter.classes
         return adapter.to(self.device)
 
     def _inputs(self, adapter: Adapter) -> tuple[Plan, dict[str, Tensor], dict[str, Photograph]]:
@@ -322,7 +325,7 @@ class Exporter:
             return with_patched(adapter, samples, self.device, self.memory)
 
     def _lower(self, staging: Path, applied: Sequence[Applied], backend: Backend, adapter: Adapter, example: Tensor) -> Artifact:
-        manifest = describe(adapter, example, applied, versions(), str(self.cfg.filename), self.checkpoint)
+        manifest = describe(adapter, example, applied, versions(), self.cfg, self.checkpoint)
         adapter.check_raw = self.checking
         with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}', 'lowering'), few_collections():
             return backend.lower(adapter, example, staging / backend.name, manifest)
@@ -335,8 +338,9 @@ class Exporter:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """The traced shape (N, 3, H, W)."""
-        return traced_shape(self.cfg, self.section)
+        """The traced shape (N, C, H, W)."""
+        adapter = getattr(self, 'adapter', None)
+        return traced_shape(self.cfg, self.section, adapter.channels if adapter else None)
 
 
 def _decisive_size(shape: Sequence[int], rules: SizeRules) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """An mmengine hook that exports the best checkpoint when training ends, and says whether the file is right."""
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from mmengine.runner import Runner
 from .errors import VerificationError
 from .exporter import Exporter
 from .registry import HOOKS
+
+# Of the validation set, that are inputs of the verification.
+PICTURES = 3
 
 
 @HOOKS.register_module()
@@ -38,16 +42,31 @@ class ExportHook(Hook):
         try:
             checkpoint = best_checkpoint(runner)
             runner.logger.info(f'exporting {checkpoint} to {out_dir}')
-            report = Exporter(runner.cfg, str(checkpoint), out_dir, self.device).run()
+            cfg = copy.deepcopy(runner.cfg)
+            if not (cfg.get('export') or {}).get('inputs', {}).get('image') and (pictures := validation_pictures(runner)):
+                cfg.merge_from_dict({'export.inputs.image': pictures})
+            report = Exporter(cfg, str(checkpoint), out_dir, self.device).run()
         except Exception as exc:  # Hours of training must not end in an error of the export; it is logged in full words.
             if self.strict:
                 raise
             runner.logger.error(f'mmexport: {type(exc).__name__}: {exc}')
             return
         for line in report.lines():
-            runner.logger.info(line)
+            (runner.logger.error if report.passed is False else runner.logger.info)(line)
         if report.passed is not True and self.strict:
             raise VerificationError('; '.join(report.reasons))
+
+
+def validation_pictures(runner: Any) -> list[str]:
+    """Files of the first pictures of the runner's own validation loader; none where it has none, or its dataset does not name them."""
+    try:
+        loader = runner.val_dataloader
+        dataset = None if loader is None else Runner.build_dataloader(loader).dataset if isinstance(loader, dict) else loader.dataset
+        infos = [dataset.get_data_info(index) for index in range(min(PICTURES, len(dataset)))] if dataset is not None else []
+        return [str(info['img_path']) for info in infos if Path(str(info.get('img_path', ''))).is_file()]
+    except Exception as exc:  # A dataset of the user's may raise anything, and pictures are a courtesy: the export goes on without.
+        runner.logger.warning(f'mmexport: no validation picture is taken: {type(exc).__name__}: {exc}')
+        return []
 
 
 def best_checkpoint(runner: Any) -> Path:

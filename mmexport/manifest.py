@@ -3,25 +3,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from .adapters import Adapter
 from .adapters.base import AXES
+from .checking.foreign import SCHEMA
+from .inputs.real_image import transforms_of
 from .patching import Applied
 
+if TYPE_CHECKING:
+    from mmengine.config import Config
 
-def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], versions: dict[str, Any], config: str,
+
+def resize_rule(cfg: Config) -> dict[str, Any] | None:
+    """What the test pipeline's Resize does to a picture before the normalisation; None where it has none."""
+    for step in transforms_of(cfg):
+        if str(step['type']).endswith('Resize'):
+            return {key: step[key] for key in ('type', 'scale', 'scale_factor', 'keep_ratio') if key in step}
+    return None
+
+
+def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], versions: dict[str, Any], cfg: Config,
              checkpoint: str | None) -> dict[str, Any]:
     """Inputs, outputs, dtypes, dynamic axes, preprocessing, classes and versions, as plain JSON-able data."""
-    guard = adapter.guard
+    guard, meta = adapter.guard, getattr(adapter.model, 'dataset_meta', None) or {}
     return dict(
-        mmexport=1, task=adapter.task, outputs_of=adapter.outputs,
+        mmexport=SCHEMA, task=adapter.task, outputs_of=adapter.outputs,
         inputs=[dict(name='image', dtype='float32', axes=AXES, traced=list(example.shape), dynamic=list(guard.dynamic),
                      ranges={name: list(limits) for name, limits in guard.ranges.items()}, multiple_of=guard.multiple_of,
                      fixed=guard.fixed_sides)],
         outputs=[spec.as_dict() for spec in adapter.specs],
-        num_classes=adapter.num_classes, classes=adapter.classes, preprocessing=adapter.preprocess.describe(), **adapter.notes(),
-        config=Path(config).name, checkpoint=None if checkpoint is None else Path(checkpoint).name,
+        num_classes=adapter.num_classes, classes=adapter.classes, palette=meta.get('palette'),
+        preprocessing={**adapter.preprocess.describe(), 'resize': resize_rule(cfg)}, **adapter.notes(),
+        config=Path(str(cfg.filename)).name, checkpoint=None if checkpoint is None else Path(checkpoint).name,
         patches=[row.name for row in applied if row.skipped is None], lowered_on=str(example.device), versions=versions)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +13,12 @@ from torch import nn
 
 from .checkpoint import LoadReport, load_into, read_state_dict
 from .compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
+from .config import PACKAGES
 from .errors import ConfigError, InputError, SetupError
 
 if TYPE_CHECKING:
     from mmengine.config import Config
 
-# What brings a scope's registry, for the message of a type that nobody has.
-PACKAGES = {'mmdet': 'pip install mmdet', 'mmseg': 'pip install mmsegmentation', 'mmpretrain': 'pip install mmpretrain',
-            'mmcls': 'pip install mmpretrain', 'mmpose': 'pip install mmpose', 'mmaction': 'pip install mmaction2'}
 # What can change a result beside torch, mmcv and what a file goes through after torch.
 VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'mmpretrain', 'numpy')
 
@@ -46,7 +45,7 @@ def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device =
     options = options or CheckpointOptions()
     state = None if checkpoint is None else read_state_dict(checkpoint, options.ema, options.trust)
     model = build_model(cfg)
-    fit = None if state is None else load_into(model, state, str(checkpoint), options.allow_partial)
+    fit = None if state is None else load_into(model, state, str(checkpoint), options.allow_partial, lambda: build_model(cfg))
     model.dataset_meta = dataset_meta(cfg, state.meta if state else {})  # type: ignore[assignment]
     return model.to(device).eval(), fit
 
@@ -55,29 +54,39 @@ def dataset_meta(cfg: Config, checkpoint_meta: Mapping[str, Any]) -> dict[str, A
     """Class names and the like: what the checkpoint was trained on, else the METAINFO of the config's own dataset."""
     saved = checkpoint_meta.get('dataset_meta')
     if isinstance(saved, Mapping) and saved.get('classes'):
-        return {'classes': [str(name) for name in saved['classes']]}
+        return _meta(saved)
     # mmengine's files of before 0.3, and mmseg 0.x and mmdet 2.x, keep them here.
     if checkpoint_meta.get('CLASSES'):
-        return {'classes': [str(name) for name in checkpoint_meta['CLASSES']]}
+        return _meta({'classes': checkpoint_meta['CLASSES'], 'palette': checkpoint_meta.get('PALETTE')})
     dataset = (cfg.get('test_dataloader') or {}).get('dataset') or {}
     while 'dataset' in dataset:
         dataset = dataset['dataset']
-    given = (dataset.get('metainfo') or {}).get('classes')
-    if given is None and isinstance(dataset.get('type'), str):
-        given = _classes_of(dataset['type'], cfg.get('default_scope') or 'mmengine')
-    return {'classes': [str(name) for name in given or ()]}
+    own = _metainfo_of(dataset['type'], cfg.get('default_scope') or 'mmengine') if isinstance(dataset.get('type'), str) else {}
+    for given in (dataset.get('metainfo'), cfg.get('metainfo'), cfg.get('dataset_meta'), own):
+        if isinstance(given, Mapping) and given.get('classes'):
+            return _meta(given)
+    return {'classes': []}
 
 
-def _classes_of(dataset: str, scope: str) -> Any:
+def _meta(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Class names, and colours where there is one for each of them."""
+    classes = [given['classes']] if isinstance(given['classes'], str) else given['classes']
+    names = [str(name) for name in classes]
+    palette = given.get('palette')
+    known = isinstance(palette, (list, tuple)) and len(palette) == len(names)
+    return {'classes': names, **({'palette': [list(map(int, colour)) for colour in palette]} if known and palette else {})}
+
+
+def _metainfo_of(dataset: str, scope: str) -> Mapping[str, Any]:
     import importlib
 
     from mmengine.registry import DATASETS, DefaultScope
     try:
         importlib.import_module(f'{scope}.datasets')
     except ImportError:  # Names of classes are a courtesy; without the packages that datasets need there are none.
-        return None
+        return {}
     with DefaultScope.overwrite_default_scope(scope):
-        return getattr(DATASETS.get(dataset), 'METAINFO', {}).get('classes')
+        return getattr(DATASETS.get(dataset), 'METAINFO', None) or {}
 
 
 def build_model(cfg: Config) -> nn.Module:
@@ -95,8 +104,10 @@ def build_model(cfg: Config) -> nn.Module:
             # A copy: mmseg moves `pretrained` into the backbone's config, and then refuses to build from it again.
             model = MODELS.build(copy.deepcopy(cfg.model))
         except KeyError as exc:
-            text = _unknown_type(exc) if 'registry' in str(exc) else f'the model cannot be built from this config: {exc}'
-            raise ConfigError(text) from exc
+            if 'registry' not in str(exc):
+                raise ConfigError(f'the model cannot be built from this config: {exc}') from exc
+            text, packaged = _unknown_type(exc)
+            raise (SetupError if packaged else ConfigError)(text) from exc
         except (ImportError, ModuleNotFoundError) as exc:
             raise ConfigError(f'building the model needs what is not installed: {exc}') from exc
         except (TypeError, ValueError, AttributeError, AssertionError) as exc:
@@ -119,7 +130,6 @@ def check_device(device: str | torch.device) -> torch.device:
 
 
 def _import_scope(scope: str) -> None:
-    import importlib
     if scope == 'mmengine':
         return
     try:
@@ -131,7 +141,8 @@ def _import_scope(scope: str) -> None:
         raise SetupError(f'the config belongs to {scope}, which needs {missing}, and that is not installed: {remedy}') from exc
 
 
-def _unknown_type(exc: KeyError) -> str:
+def _unknown_type(exc: KeyError) -> tuple[str, bool]:
+    """What to say of a type that no registry has, and whether a package that is not installed would bring it."""
     from mmengine.registry import DefaultScope
     text = str(exc.args[0]) if exc.args else str(exc)
     first = text.split('. Please')[0]
@@ -140,7 +151,8 @@ def _unknown_type(exc: KeyError) -> str:
     prefixes = [name for name in PACKAGES if f'{name}.' in first and name != scope]
     remedy = PACKAGES[prefixes[0]] if prefixes else ("name the module that registers it in the config's custom_imports=dict("
                                                      "imports=['your.module']), with its folder on PYTHONPATH")
-    return f'{first}. No installed package has it: {remedy}'
+    missing = bool(prefixes) and importlib.util.find_spec(prefixes[0]) is None
+    return f'{first}. No installed package has it: {remedy}', missing
 
 
 def versions() -> dict[str, Any]:

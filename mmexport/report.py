@@ -71,7 +71,8 @@ class Report:
         found = [f'{name}: {reason}' for name, reason in self.failures.items()]
         found += [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
         if any(not row.passed for check in self.checks for row in check.rows if row.stage == EAGER):
-            found += [self.place_of_fault]
+            found += [self.place_of_fault, *(f'decided once by a tracer, and turned by these inputs: {site.place}: {site.text}'
+                                             for site in self.branches.turned if 'site-packages' not in site.file)]
         return found + self.branches.reasons + [f'test_step on {row.sample}: {row.reason}' for row in self.pipelines if row.passed is False]
 
     @property

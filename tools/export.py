@@ -16,7 +16,10 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--device', default='cpu', help='cpu, cuda or cuda:N')
     parser.add_argument('--shape', nargs=2, type=int, metavar=('H', 'W'), help='size of the traced input')
     parser.add_argument('--batch', type=int, help='batch of the traced input (1)')
-    parser.add_argument('--image', metavar='FILE', help='a real picture as one of the inputs')
+    parser.add_argument('--image', '--images', nargs='+', metavar='FILE', default=[],
+                        help='pictures of what the model was trained on, or folders of them: each is an input, and goes through test_step')
+    parser.add_argument('--accept-branch', nargs='+', metavar='FILE:LINE', default=[],
+                        help='answer for a Python branch on a size that no input can turn; the manifest says so')
     parser.add_argument('--outputs', nargs='+', choices=('final', 'raw'), metavar='final|raw',
                         help='decisions at input size (the default), or the network\'s own outputs; both: a folder each')
     parser.add_argument('--cfg-options', nargs='+', default=[], metavar='K=V', help='override config values')
@@ -30,6 +33,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--no-samples', action='store_true', help='leave inputs and expected outputs out of the folder')
     parser.add_argument('--no-diagnose', action='store_true', help='after a failure do not look for the smallest module that fails')
     parser.add_argument('--debug', action='store_true', help='show the trace behind an error')
+    parser.add_argument('--verbose', action='store_true', help='every row of formats that pass, too')
     parser.add_argument('--quiet', action='store_true', help='no progress and no table')
     return parser.parse_args(argv)
 

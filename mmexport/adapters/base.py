@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..errors import UnsupportedModelError
+from ..errors import ConfigError, UnsupportedModelError
 from ..registry import ADAPTERS
 from .objectives import Objective
 from .preprocess import Preprocess
 
+# Models that an adapter would fit by what they have, and whose outputs mean something else.
+UNSUPPORTED = frozenset({'DepthEstimator'})
 AXES = ('batch', 'channel', 'height', 'width')
 
 
@@ -78,7 +80,17 @@ class Adapter(nn.Module):
 
     @property
     def classes(self) -> list[str]:
-        return [str(name) for name in (getattr(self.model, 'dataset_meta', None) or {}).get('classes', ())]
+        """Names, one for each class of the model; [] where none are known.
+
+        Raises:
+            ConfigError: there is another number of names.
+        """
+        names = [str(name) for name in (getattr(self.model, 'dataset_meta', None) or {}).get('classes', ())]
+        count = max(self.num_classes, self.class_count)
+        if names and count and len(names) not in (self.num_classes, count):
+            raise ConfigError(f'there are {len(names)} class names ({", ".join(names[:3])}, ...) and the model has {count} classes: give the '
+                              "dataset's metainfo=dict(classes=(...)) in the config, or a checkpoint with its own")
+        return names
 
     @property
     def num_classes(self) -> int:
@@ -219,6 +231,8 @@ def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'fin
     Raises:
         UnsupportedModelError: none does.
     """
+    if any(cls.__name__ in UNSUPPORTED for cls in type(model).__mro__):
+        raise UnsupportedModelError(f'{type(model).__name__} predicts depth, which is no task of mmexport yet: its values are no labels')
     ADAPTERS.import_from_location()
     known = ADAPTERS.module_dict
     if task is not None:

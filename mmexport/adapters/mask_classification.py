@@ -166,6 +166,11 @@ class MaskClassification(Adapter):
         near = panoptic_evidence(found, cls_logits, masks, self.fusion.test_cfg, self.num_classes)['near']
         return near | (renamed_after(cut, padded) != cut)
 
+    def notes(self) -> dict[str, Any]:
+        things = int(self.fusion.num_things_classes)
+        return {'segments': dict(encoding='panoptic = class + 1000 * instance; instance is 0 for stuff and counts from 1 for things',
+                                 void=self.num_classes, things=list(range(things)), stuff=list(range(things, self.num_classes)))}
+
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         """Rows come in mmdet's order, which is any: `topk` does not sort there. Rows from `num` on are zero."""
         answer: dict[str, Tensor] = {}

@@ -1,6 +1,7 @@
 """The config's data_preprocessor as graph operations, and as words for the manifest."""
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from ..errors import ConfigError
 
 # Of the picture by which a data_preprocessor is known.
-SIDES = (64, 96)
+SIDES = (61, 83)
 
 
 def preprocessed(model: nn.Module, picture: Tensor) -> Tensor:
@@ -19,6 +20,47 @@ def preprocessed(model: nn.Module, picture: Tensor) -> Tensor:
     sample = BaseDataElement(metainfo=dict(img_shape=shape, ori_shape=shape, pad_shape=shape, scale_factor=(1.0, 1.0)))
     made = model.data_preprocessor(dict(inputs=[picture], data_samples=[sample]), False)  # type: ignore[operator]
     return made['inputs']  # type: ignore[no-any-return]
+
+
+def network_channels(model: nn.Module) -> int:
+    """How many channels the first convolution of the network takes; 3 where there is none."""
+    part = getattr(model, 'backbone', None)
+    modules = (part if isinstance(part, nn.Module) else model).modules()
+    return next((int(module.in_channels) for module in modules if isinstance(module, nn.Conv2d)), 3)
+
+
+@dataclass(frozen=True)
+class Padding:
+    """How the data_preprocessor pads a picture when it predicts: to the right and below, after the normalisation.
+
+    Attributes:
+        divisor: the padded sides are multiples of it.
+        size: or they have this height and width.
+        value: of the normalised image.
+    """
+
+    divisor: int = 1
+    size: tuple[int, int] | None = None
+    value: float = 0.0
+
+    @classmethod
+    def of(cls, preprocessor: Any) -> Padding:
+        """Read it off mmseg's ``test_cfg`` (its own ``size_divisor`` is of training), or off mmengine's and mmdet's ``pad_size_divisor``."""
+        if hasattr(preprocessor, 'test_cfg'):
+            cfg = preprocessor.test_cfg or {}
+            size = cfg.get('size')
+            return cls(int(cfg.get('size_divisor') or 1), (int(size[0]), int(size[1])) if size else None,
+                       float(getattr(preprocessor, 'pad_val', 0) or 0))
+        return cls(int(getattr(preprocessor, 'pad_size_divisor', None) or 1), None, float(getattr(preprocessor, 'pad_value', 0) or 0))
+
+    def padded(self, height: int, width: int) -> tuple[int, int]:
+        if self.size is not None:
+            return max(self.size[0], height), max(self.size[1], width)
+        return -(-height // self.divisor) * self.divisor, -(-width // self.divisor) * self.divisor
+
+    def describe(self) -> dict[str, Any]:
+        return dict(sides='right and bottom', value=self.value, when='after the normalisation', divisor=self.divisor,
+                    size=list(self.size) if self.size else None)
 
 
 class Preprocess(nn.Module):
@@ -33,11 +75,11 @@ class Preprocess(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, mean: Tensor, std: Tensor, flip: bool, inside: bool, pad_divisor: int = 1) -> None:
+    def __init__(self, mean: Tensor, std: Tensor, flip: bool, inside: bool, padding: Padding | None = None) -> None:
         super().__init__()
         self.register_buffer('mean', mean.clone().float().view(1, -1, 1, 1), persistent=False)
         self.register_buffer('std', std.clone().float().view(1, -1, 1, 1), persistent=False)
-        self.flip, self.inside, self.pad_divisor = flip, inside, pad_divisor
+        self.flip, self.inside, self.padding = flip, inside, padding or Padding()
         self.own_way = False
 
     @classmethod
@@ -48,15 +90,17 @@ class Preprocess(nn.Module):
         if getattr(own, '_enable_normalize', False):
             mean, std = own.mean, own.std  # type: ignore[union-attr]
         else:
-            mean, std = torch.zeros(3), torch.ones(3)
+            mean, std = torch.zeros(1), torch.ones(1)
         assert isinstance(mean, Tensor) and isinstance(std, Tensor)
         if mean.numel() == 1:
-            mean, std = mean.flatten().expand(3), std.flatten().expand(3)
+            channels = network_channels(model)
+            mean, std = mean.flatten().expand(channels), std.flatten().expand(channels)
+        if flip and mean.numel() < 3:
+            flip = False
         if flip and mean.numel() % 3:
             raise ConfigError(f'the data_preprocessor swaps BGR and RGB of {mean.numel()} channels, and only threes have such an order: '
                               'set its bgr_to_rgb and rgb_to_bgr to False')
-        divisor = getattr(own, 'pad_size_divisor', None) or getattr(own, 'size_divisor', None) or 1
-        return cls(mean.flatten(), std.flatten(), flip, inside, int(divisor))
+        return cls(mean.flatten(), std.flatten(), flip, inside, Padding.of(own))
 
     @property
     def channels(self) -> int:
@@ -92,11 +136,15 @@ class Preprocess(nn.Module):
         if not callable(getattr(model, 'data_preprocessor', None)):
             return
         picture = torch.randint(0, 256, (self.channels, *SIDES), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-        theirs = preprocessed(model, picture)[..., :SIDES[0], :SIDES[1]].to(self.mean)
+        made = preprocessed(model, picture).to(self.mean)
+        theirs = made[..., :SIDES[0], :SIDES[1]]
         if self.flip and self.channels != 3 and not self._makes(theirs, picture):
             # Of other than three channels mmseg leaves the order as it is, whatever its bgr_to_rgb; a class for two pictures may swap both.
             self.flip = False
         self.own_way = not self._makes(theirs, picture)
+        if not self.own_way and tuple(made.shape[2:]) != self.padding.padded(*SIDES):
+            # It pads by a rule of its own, of which one picture tells no more than that.
+            self.own_way = not self.inside
         if self.own_way and self.inside:
             raise ConfigError(f'the {type(model.data_preprocessor).__name__} of this model does not make (picture - mean) / std of a '
                               'picture, so it cannot be put into the graph: leave export.inputs.normalize off and run it before the file')
@@ -107,9 +155,16 @@ class Preprocess(nn.Module):
 
     def describe(self) -> dict[str, Any]:
         if self.own_way:
-            return dict(inside_graph=False, pad_size_divisor=self.pad_divisor,
+            return dict(inside_graph=False, pad_size_divisor=self.padding.divisor, padding=self.padding.describe(),
                         expects="image, as the model's own data_preprocessor makes it, which is not (picture - mean) / std")
-        return dict(inside_graph=self.inside, swaps_bgr_rgb=self.flip, mean=self.mean.flatten().tolist(),
-                    std=self.std.flatten().tolist(), pad_size_divisor=self.pad_divisor,
+        return dict(inside_graph=self.inside, swaps_bgr_rgb=self.flip, channel_order=self.channel_order, mean=self.mean.flatten().tolist(),
+                    std=self.std.flatten().tolist(), pad_size_divisor=self.padding.divisor, padding=self.padding.describe(),
                     expects='picture, 0..255, channels as read by the config (BGR for OpenCV)' if self.inside
                     else 'image, normalised: swap channels if swaps_bgr_rgb, then (picture - mean) / std')
+
+    @property
+    def channel_order(self) -> str:
+        """The order of the channels of what the file takes, for pictures that are read BGR as OpenCV and mmcv read them."""
+        if self.channels != 3:
+            return f'{self.channels} channels, as the config reads them'
+        return 'RGB' if self.flip and not self.inside else 'BGR'

@@ -150,12 +150,15 @@ class Segmentation(Adapter):
         return (best - logits.logsumexp(dim=1)).exp()
 
     def notes(self) -> dict[str, Any]:
-        test_cfg = self.model.test_cfg
-        if test_cfg.get('mode', 'whole') != 'slide':  # type: ignore[union-attr, operator]
-            return {}
-        return {'sliding': dict(window=list(test_cfg.crop_size), stride=list(test_cfg.stride),  # type: ignore[union-attr, arg-type]
-                                note="the file gives the logits of one window; slide it, add the logits where windows overlap, divide by "
-                                     "their number, then take the argmax (one channel: sigmoid and threshold)")}
+        found: dict[str, Any] = {}
+        if self._one_channel:
+            found['one_channel'] = dict(activation='sigmoid', threshold=float(self.head.threshold), labels='score > threshold is label 1')
+        if self.slides:
+            test_cfg: Any = self.model.test_cfg
+            found['sliding'] = dict(window=list(test_cfg.crop_size), stride=list(test_cfg.stride),
+                                    note='the file gives the logits of one window; slide it, add the logits where windows overlap, divide by '
+                                    'their number, then take the argmax (one channel: sigmoid and threshold)')
+        return found
 
 
 def _last_head(model: nn.Module) -> Any:

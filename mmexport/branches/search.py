@@ -105,7 +105,11 @@ def _candidates(low: Sequence[int], high: Sequence[int], start: Shape, step: Seq
     def fit(value: int, axis: int) -> int:
         return min(max(value // step[axis] * step[axis], low[axis]), high[axis])
 
+    def part(share: float, axis: int) -> int:
+        return fit(int(low[axis] + share * (high[axis] - low[axis])), axis)
+
     ends = {(number, start[1], start[2]) for number in (low[0], high[0])}
+    ends |= {(start[0], part(share, 1), part(1 - share, 2)) for share in (0.25, 0.5, 0.75)}
     return ends | {(start[0], fit(height, 1), fit(width, 2)) for height, width in BETWEEN}
 
 

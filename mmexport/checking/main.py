@@ -16,6 +16,7 @@ from torch import Tensor
 from .compare import compare
 from .comparison import Comparison
 from .files import Runner, load, runner_of, stale
+from .foreign import refuse_foreign
 from .options import parse
 from .reduced import FULL
 from .samples import Sample, read_samples
@@ -62,6 +63,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     found: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={}, stale=stale(folder, manifest, own))
     if found['stale']:
         return found
+    refuse_foreign(folder, manifest, trust)
     samples, extra = read_samples(samples_file)
     if not samples:
         raise ValueError(f'{samples_file} holds no sample: there is nothing to compare with')

@@ -1,9 +1,11 @@
 """From a state dict to a model, with every difference counted and named."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..errors import CheckpointError
@@ -11,8 +13,8 @@ from .reading import StateDict
 
 # More than this share of missing keys means a checkpoint of another config.
 MAX_MISSING = 0.01
-# Heads that only training has, and statistics without which a normalisation is none.
-TRAINING_ONLY, STATISTICS = ('auxiliary_head', 'loss'), ('running_mean', 'running_var')
+# Heads that only training has.
+TRAINING_ONLY = ('auxiliary_head', 'loss')
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,12 @@ class LoadReport:
         return asdict(self)
 
 
-def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool = False) -> LoadReport:
+def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool = False,
+              rebuild: Callable[[], nn.Module] | None = None) -> LoadReport:
     """Copy `state` into `model`; `name` is the checkpoint's, for messages.
+
+    Args:
+        rebuild: builds the model anew, to tell a buffer that it works out by itself from one that was learned.
 
     Raises:
         CheckpointError: weights that inference reads are missing or have another shape (a classifier of another number of classes is
@@ -45,7 +51,7 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
     unexpected = tuple(sorted(state.tensors.keys() - own.keys()))
     report = LoadReport(state.source, len(wanted), missing, unexpected, misshaped)
     lost = len(missing) + len(misshaped)
-    buffers = {key for key, _ in model.named_buffers()}
+    buffers = _computed(model, {line.split(':')[0] for line in missing + misshaped}, rebuild)
     needed = tuple(line for line in missing + misshaped if _is_read(line.split(':')[0], buffers))
     if (needed or lost > MAX_MISSING * len(wanted)) and not allow_partial:
         first = (needed or missing)[0]
@@ -58,7 +64,23 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
     return report
 
 
-def _is_read(key: str, buffers: set[str]) -> bool:
-    """Whether inference reads `key`, and the model cannot have worked it out by itself, like a table of positions."""
+def _computed(model: nn.Module, keys: set[str], rebuild: Callable[[], nn.Module] | None) -> set[str]:
+    """Return the buffers of `keys` that the model works out by itself: whole numbers, and tables that every build fills alike.
+
+    A buffer of one value throughout is taken for a place that training fills.
+    """
+    held = {key: buffer for key, buffer in model.named_buffers() if key in keys}
+    whole = {key for key, buffer in held.items() if not buffer.is_floating_point()}
+    tables = {key for key, buffer in held.items() if key not in whole and buffer.unique().numel() > 1}
+    if not tables or rebuild is None:
+        return whole
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(54321)
+        other = dict(rebuild().named_buffers())
+    return whole | {key for key in tables if key in other and torch.equal(other[key], held[key].to(other[key]))}
+
+
+def _is_read(key: str, computed: set[str]) -> bool:
+    """Whether inference reads `key`, and the model has not worked it out by itself, like a table of positions."""
     parts = key.split('.')
-    return not any(part.startswith(TRAINING_ONLY) for part in parts) and (key not in buffers or parts[-1] in STATISTICS)
+    return not any(part.startswith(TRAINING_ONLY) for part in parts) and key not in computed

@@ -92,7 +92,7 @@ def read_photograph(cfg: Config, path: str, adapter: Adapter, device: torch.devi
         raise InputError(f'--image {path}: no such file')
     if adapter.channels != 3:
         raise InputError(f'--image {path}: the model takes {adapter.channels} channels, a picture file has 3; leave it out')
-    transforms = _transforms(cfg)
+    transforms = transforms_of(cfg)
     fixed = rules.fixed or adapter.guard.fixed
     if fixed or not transforms:
         reason = 'the file takes one size only' if fixed else 'the config has no test pipeline'
@@ -113,7 +113,7 @@ def read_photograph(cfg: Config, path: str, adapter: Adapter, device: torch.devi
 
 def pipeline_scale(cfg: Config) -> tuple[int, int] | None:
     """Return the (H, W) that the test pipeline's first Resize names; None where it names none."""
-    for step in _transforms(cfg):
+    for step in transforms_of(cfg):
         scale = step.get('scale')
         if str(step['type']).endswith('Resize') and isinstance(scale, (tuple, list)) and len(scale) == 2 and all(
                 isinstance(side, int) and side > 0 for side in scale):
@@ -138,7 +138,8 @@ def _one_window(packed: dict[str, Any], sliding: Mapping[str, Any] | None) -> di
     return dict(inputs=crop.contiguous(), data_samples=sample)
 
 
-def _transforms(cfg: Config) -> list[Any]:
+def transforms_of(cfg: Config) -> list[Any]:
+    """Return the steps of the config's test pipeline that a picture alone goes through."""
     loader = cfg.get('test_dataloader') or {}
     dataset = loader.get('dataset') or {}
     while 'dataset' in dataset:

@@ -25,12 +25,14 @@ PHOTOGRAPH_SHARE, SMALL_ENOUGH = 4.2, 150_000
 TRACED, SAME = 'traced', 'same shape'
 
 
-def traced_shape(cfg: Config, section: Mapping[str, Any]) -> Shape:
+def traced_shape(cfg: Config, section: Mapping[str, Any], channels: int | None = None) -> Shape:
     """Return (N, C, H, W) from the export section, else the size that the model was trained at, else 512 x 512.
 
-    C is the number of the data_preprocessor's means; else that of the backbone's ``in_channels``; else 3.
+    Args:
+        channels: C, where the model is there to tell; else the number of the data_preprocessor's means, else the backbone's
+            ``in_channels``, else 3.
     """
-    channels = input_channels(cfg)
+    channels = channels or input_channels(cfg)
     shape = section['inputs']['shape'] or _training_size(cfg) or DEFAULT_SHAPE
     shape = tuple(int(side) for side in shape)
     batch = section['inputs']['batch']

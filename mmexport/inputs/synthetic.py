@@ -12,8 +12,9 @@ from torch.nn import functional as F
 from ..adapters import Adapter
 from ..errors import InputError
 
-# Grey values of pictures without content: a branch on a mean or a deviation turns on one of these.
-PLAIN = {'dark': 0.0, 'bright': 255.0, 'blank': 127.0}
+# Pictures without content, by their grey value; ``blank`` is of the mean colour, so that it is zero once it is normalised. A branch on a
+# mean or a deviation turns on one of them.
+PLAIN: dict[str, float | None] = {'dark': 0.0, 'bright': 255.0, 'grey': 127.0, 'blank': None}
 
 
 def scenes(shapes: Mapping[str, Sequence[int]], adapter: Adapter, device: torch.device) -> dict[str, Tensor]:
@@ -22,11 +23,14 @@ def scenes(shapes: Mapping[str, Sequence[int]], adapter: Adapter, device: torch.
 
 
 def plain_picture(shape: Sequence[int], kind: str, adapter: Adapter) -> Tensor:
-    """Return a picture (N, C, H, W) of one grey value (``blank``), or of one with little noise (``dark``, ``bright``)."""
-    noise = 0.0 if kind == 'blank' else 3.0
+    """Return a picture (N, C, H, W) of `PLAIN`; the dark and the bright one have a little noise."""
+    value = PLAIN[kind]
+    if value is None:
+        blank = torch.zeros(tuple(shape))
+        return adapter.preprocess.undo(blank.to(adapter.preprocess.mean.device)).contiguous() if adapter.preprocess.inside else blank
     generator = torch.Generator().manual_seed(77)
-    scene = torch.full(tuple(shape), PLAIN[kind]) + noise * torch.randn(tuple(shape), generator=generator)
-    return _normalized(scene.round().clamp(0, 255), adapter)
+    noise = 0.0 if kind == 'grey' else 3.0 * torch.randn(tuple(shape), generator=generator)
+    return _normalized((torch.full(tuple(shape), value) + noise).round().clamp(0, 255), adapter)
 
 
 def picture(shape: Sequence[int], seed: int, adapter: Adapter | None = None) -> Tensor:

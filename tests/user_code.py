@@ -1,0 +1,106 @@
+"""Heads and models as users write them, each with one thing that a tracer decides once or an adapter cannot know."""
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import DefaultScope
+from torch import Tensor
+
+from mmexport.compat import provide_mmcv_ext
+from mmexport.config import load_config
+
+provide_mmcv_ext()
+from mmseg.models import EncoderDecoder  # noqa: E402
+from mmseg.models.decode_heads import FCNHead  # noqa: E402
+from mmseg.registry import MODELS  # noqa: E402
+
+TRAINED = Path(__file__).parent / 'data' / 'trained'
+
+
+@MODELS.register_module(force=True)
+class UserHead(FCNHead):
+    """`habit` names what the head does to its features (N, C, h, w); their sides are a quarter of the picture's."""
+
+    def __init__(self, habit: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.habit = habit
+
+    def _forward_feature(self, inputs: Any) -> Tensor:
+        features: Tensor = getattr(self, self.habit)(super()._forward_feature(inputs))
+        return features
+
+    def branch_on_aspect(self, y: Tensor) -> Tensor:
+        h, w = y.shape[-2:]
+        return y * 1.5 if 3 * h < 2 * w - 20 else y
+
+    def branch_on_area(self, y: Tensor) -> Tensor:
+        if y.shape[2] * y.shape[3] > 30 * 30:
+            y = y * 1.5
+        return y
+
+    def branch_on_wide(self, y: Tensor) -> Tensor:
+        if y.shape[3] > 3 * y.shape[2]:
+            y = y * 1.5
+        return y
+
+    def branch_on_int(self, y: Tensor) -> Tensor:
+        return y * 1.5 if math.ceil(int(y.shape[2]) / 2) > 22 else y
+
+    def branch_between(self, y: Tensor) -> Tensor:
+        return y * 1.5 if 40 < y.shape[2] < 46 else y
+
+    def branch_on_long_side(self, y: Tensor) -> Tensor:
+        return y * 1.5 if max(y.shape[2], y.shape[3]) > 500 else y
+
+    def chunks_of_a_batch(self, y: Tensor) -> Tensor:
+        return torch.cat([y[start:start + 4] * 1.5 for start in range(0, y.shape[0], 4)])
+
+    def chunks_of_rows(self, y: Tensor) -> Tensor:
+        return torch.cat([y[:, :, start:start + 32] * 1.5 for start in range(0, y.shape[2], 32)], dim=2)
+
+    def refuses_a_size(self, y: Tensor) -> Tensor:
+        if y.shape[2] == 25:
+            raise ValueError('no picture of 100 rows')
+        return y
+
+    def plain(self, y: Tensor) -> Tensor:
+        return y
+
+
+@MODELS.register_module(force=True)
+class UserModel(EncoderDecoder):
+    """`habit` names what the model does around the network."""
+
+    def __init__(self, habit: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.habit = habit
+
+    def extract_feat(self, inputs: Tensor) -> Any:
+        if self.habit == 'brightens' and inputs.mean() < -1:
+            inputs = inputs + 1.5
+        if self.habit == 'normalises':
+            std = inputs.std()
+            if std > 1e-3:
+                inputs = (inputs - inputs.mean()) / std
+        return super().extract_feat(inputs)
+
+    def postprocess_result(self, seg_logits: Tensor, data_samples: Any = None) -> Any:
+        found = super().postprocess_result(seg_logits, data_samples)
+        if self.habit == 'swaps labels':
+            for sample in found:
+                sample.pred_sem_seg.data = 1 - sample.pred_sem_seg.data
+        return found
+
+
+def config(head: str = 'plain', model: str = 'plain', name: str = 'cracks_sigmoid', **export: Any) -> tuple[Config, str]:
+    """The trained model of `name` with a user's head and model around its weights, and its checkpoint."""
+    cfg = load_config(TRAINED / f'{name}.py')
+    with DefaultScope.overwrite_default_scope('mmseg'):
+        cfg.model.type, cfg.model.habit = 'UserModel', model
+        cfg.model.decode_head.type, cfg.model.decode_head.habit = 'UserHead', head
+    cfg.export = export
+    return cfg, str(TRAINED / f'{name}.pth')
