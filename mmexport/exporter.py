@@ -17,6 +17,7 @@ from .artifact import Artifact, check_work_dir, staging_dir
 from .backends import Backend, build_backend
 from .branches import Branches, BranchLog, settle
 from .branches import Run as BranchRun
+from .checking.compare import compare
 from .checking.samples import Sample
 from .checkpoint import LoadReport
 from .config import export_section
@@ -277,7 +278,18 @@ class Exporter:
                 self.step.note(f'decisive input {number}: not used: {one.reason}')
         images = {f'decisive {number}': one.image for number, one in enumerate(made, 1) if one.image is not None}
         with self.step(f'Running eager on {len(images)} inputs on which more classes are decided'):
-            return expect(adapter, images, self.tolerance, int(self.section['verify']['noises']), self.memory, as_given=images)
+            samples = expect(adapter, images, self.tolerance, int(self.section['verify']['noises']), self.memory, as_given=images)
+        return [sample for sample in samples if self._decides_clearly(adapter, sample)]
+
+    def _decides_clearly(self, adapter: Adapter, sample: Sample) -> bool:
+        """Whether eager is sure of enough on `sample` for a comparison; says so where it is not."""
+        specs = [spec.as_dict() for spec in adapter.specs]
+        rows = compare(specs, sample.expected, [sample.expected[str(spec['name'])] for spec in specs], sample.evidence, sample=sample.name,
+                       stage='itself', floors=sample.floors, tolerance=self.tolerance)
+        problem = next((row.problem for row in rows if row.problem), None)
+        if problem:
+            self.step.note(f'{sample.name}: not used: {problem}')
+        return problem is None
 
     def _decided(self, adapter: Adapter, sample: Sample) -> frozenset[int]:
         image = adapter.preprocess(sample.image.to(self.device))
@@ -300,8 +312,7 @@ class Exporter:
                     sample = expect(adapter, {name: image}, self.tolerance, noises, self.memory, as_given=PLAIN)[0]
             except InputError:  # Eager itself refuses it: a size, or a picture, that the model does not take.
                 return None
-            finite = all(bool(torch.isfinite(value).all()) for value in sample.expected.values() if value.is_floating_point())
-            return (sample, self.memory.branches[name]) if finite else None
+            return (sample, self.memory.branches[name]) if self._decides_clearly(adapter, sample) else None
 
         with self.step('Looking for inputs that turn branches', 'making inputs'):
             return settle(log, ranges_of([tuple(sample.image.shape) for sample in samples], self._open_axes(plan)), plan.rules.multiple_of,

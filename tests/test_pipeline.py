@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from mmexport.photograph import Photograph, read_photograph
 
 from mmexport.adapters import Adapter, build_adapter
 from mmexport.adapters.base import InputGuard
-from mmexport.photograph import Photograph, read_photograph
 from mmexport.pipeline import PipelineCheck, check_pipeline, run_test_step, why_not_run
 from tests.tiny import SHAPE, seeded, tiny
 

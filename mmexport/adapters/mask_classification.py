@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from ..errors import UnsupportedModelError
 from ..registry import ADAPTERS
 from .base import Adapter, OutputSpec
+from .mask_statistics import MaskStatistics, mask_statistics
 from .objectives import Objective, panoptic_objective, segment_targets
 from .segmentation import image_metas
 from .semantic_masks import mask_specs
@@ -92,43 +93,52 @@ class MaskClassification(Adapter):
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         cls_logits, mask_logits = raw
-        masks = _enlarged(mask_logits, image)
-        panoptic = (self.panoptic(cls_logits, masks)[0],) if self.panoptic_on else ()
-        return panoptic + (self.instances(cls_logits, masks) if self.instance_on else ())
+        scores, classes, kept = self._kept(cls_logits)
+        statistics = mask_statistics(mask_logits, image.shape[2:], _weights(scores, kept), self.instance_on)  # type: ignore[arg-type]
+        panoptic: tuple[Tensor, ...] = ()
+        if self.panoptic_on:
+            panoptic = (self._segments(scores, classes, kept, statistics.winner, statistics.area, statistics.sure)[0],)
+        return panoptic + (self._instances(cls_logits, statistics) if self.instance_on else ())
+
+    def _kept(self, cls_logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Score and class of each query (N, Q), and whether it is a candidate for a segment."""
+        scores, classes = cls_logits.softmax(dim=-1).max(dim=-1)
+        return scores, classes, classes.ne(self.num_classes) & (scores > self.fusion.test_cfg.get('object_mask_thr', 0.8))
 
     def panoptic(self, cls_logits: Tensor, masks: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The segment map, and the decisions behind it (for `evidence`)."""
-        cfg = self.fusion.test_cfg
-        scores, classes = cls_logits.softmax(dim=-1).max(dim=-1)
-        kept = classes.ne(self.num_classes) & (scores > cfg.get('object_mask_thr', 0.8))
+        """The segment map, and the decisions behind it (for `evidence`), from enlarged masks (N, Q, H, W)."""
+        scores, classes, kept = self._kept(cls_logits)
         probabilities = masks.sigmoid()
-        # A query that is not kept must never win a pixel: its product with -1 is below every product of a kept one.
-        weights = torch.where(kept, scores, -torch.ones_like(scores))
-        winner = (weights[:, :, None, None] * probabilities).argmax(dim=1)
+        winner = (_weights(scores, kept)[:, :, None, None] * probabilities).argmax(dim=1)
+        area = (probabilities >= 0.5).flatten(2).sum(dim=2)
+        result, found = self._segments(scores, classes, kept, winner, area, probabilities.gather(1, winner[:, None])[:, 0])
+        return result, {**found, 'probabilities': probabilities}
+
+    def _segments(self, scores: Tensor, classes: Tensor, kept: Tensor, winner: Tensor, area: Tensor,
+                  sure: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The segment map from the winning queries (N, H, W), the area of each mask (N, Q) and the winners' own probability."""
+        cfg = self.fusion.test_cfg
         won = torch.zeros_like(scores).scatter_add_(1, winner.flatten(1), torch.ones_like(winner.flatten(1), dtype=scores.dtype))
-        own = (probabilities >= 0.5).flatten(2).sum(dim=2)
         # In double, as mmdet divides Python numbers: a ratio must fall on the same side of the threshold.
-        ratio = won.double() / own.double().clamp_min(1.0)
-        accepted = kept & (won > 0) & (own > 0) & (ratio >= cfg.get('iou_thr', 0.8))
+        ratio = won.double() / area.double().clamp_min(1.0)
+        accepted = kept & (won > 0) & (area > 0) & (ratio >= cfg.get('iou_thr', 0.8))
         thing = accepted & (classes < self.fusion.num_things_classes)
         segment = torch.where(thing, classes + thing.long().cumsum(dim=1) * 1000, classes)
         segment = torch.where(accepted, segment, torch.full_like(segment, self.num_classes))
         result = segment.gather(1, winner.flatten(1)).view_as(winner)
         if cfg.get('filter_low_score', False):
-            sure = probabilities.gather(1, winner[:, None])[:, 0] >= 0.5
-            result = torch.where(sure, result, torch.full_like(result, self.num_classes))
-        return result.to(torch.int32), dict(scores=scores, classes=classes, kept=kept, ratio=ratio, won=won, winner=winner,
-                                            probabilities=probabilities)
+            result = torch.where(sure >= 0.5, result, torch.full_like(result, self.num_classes))
+        return result.to(torch.int32), dict(scores=scores, classes=classes, kept=kept, ratio=ratio, won=won, winner=winner)
 
-    def instances(self, cls_logits: Tensor, masks: Tensor) -> tuple[Tensor, ...]:
+    def _instances(self, cls_logits: Tensor, statistics: MaskStatistics) -> tuple[Tensor, ...]:
         """Rows in falling order of class score, things first; rows from `num` on are zero."""
         queries = self._top_queries(cls_logits)
-        count, labels, thing = queries['count'], queries['labels'], queries['thing']
-        chosen = _rows(masks, queries['query'])
-        binary = (chosen > 0) & thing[:, :, None, None]
-        inside = (chosen.sigmoid() * binary).flatten(2).sum(dim=2) / (binary.flatten(2).sum(dim=2) + 1e-6)
-        return (boxes_of(binary), queries['scores'] * inside * thing, torch.where(thing, labels, torch.zeros_like(labels)),
-                binary, count)
+        count, labels, thing, query = queries['count'], queries['labels'], queries['thing'], queries['query']
+        assert statistics.positive is not None
+        masks = _rows(statistics.positive, query) & thing[:, :, None, None]
+        boxes = boxes_of(statistics.positive).gather(1, query[:, :, None].expand(-1, -1, 4)) * thing[:, :, None]
+        scores = queries['scores'] * statistics.inside.gather(1, query) * thing
+        return boxes, scores, torch.where(thing, labels, torch.zeros_like(labels)), masks, count
 
     def _top_queries(self, cls_logits: Tensor) -> dict[str, Tensor]:
         limit = int(self.fusion.test_cfg.get('max_per_image', 100))
@@ -188,6 +198,11 @@ class MaskClassification(Adapter):
 
 def _padded(rows: Tensor, count: int) -> Tensor:
     return torch.cat([rows, rows.new_zeros((count - len(rows), *rows.shape[1:]))])
+
+
+def _weights(scores: Tensor, kept: Tensor) -> Tensor:
+    """A query that is not kept must never win a pixel: its product with -1 is below every product of a kept one."""
+    return torch.where(kept, scores, -torch.ones_like(scores))
 
 
 def _enlarged(mask_logits: Tensor, image: Tensor) -> Tensor:

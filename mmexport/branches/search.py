@@ -93,8 +93,8 @@ def search_sizes(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple
 
 
 AXES = ('batch', 'height', 'width')
-# Sides between the corners: odd ones, and whole windows of 7, 8 and 12 cells.
-BETWEEN = ((233, 177), (224, 224), (384, 256), (640, 480))
+# Sides between the corners: whole windows of 7, 8 and 12 cells.
+BETWEEN = ((224, 224), (384, 256), (640, 480))
 
 
 def _fixed(log: BranchLog, axis: int) -> int:
@@ -108,9 +108,8 @@ def _candidates(low: Sequence[int], high: Sequence[int], start: Shape, step: Seq
     def part(share: float, axis: int) -> int:
         return fit(int(low[axis] + share * (high[axis] - low[axis])), axis)
 
-    ends = {(number, start[1], start[2]) for number in (low[0], high[0])}
-    ends |= {(start[0], part(share, 1), part(1 - share, 2)) for share in (0.25, 0.5, 0.75)}
-    return ends | {(start[0], fit(height, 1), fit(width, 2)) for height, width in BETWEEN}
+    inside = [(height, width) for height, width in BETWEEN if fit(height, 1) == height and fit(width, 2) == width]
+    return {(start[0], part(share, 1), part(1 - share, 2)) for share in (0.25, 0.5, 0.75)} | {(start[0], *size) for size in inside}
 
 
 def area(shape: Shape) -> int:

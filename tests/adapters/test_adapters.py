@@ -7,7 +7,6 @@ import torch
 from mmexport.adapters import MaskClassification, Segmentation, SemanticMasks, build_adapter
 from mmexport.adapters.mask_classification import boxes_of
 from mmexport.checking.instances import compare_instances
-from mmexport.config import export_section
 from mmexport.errors import UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.model import build_model

@@ -1,0 +1,62 @@
+"""What decisions need of masks at full size, in one pass over a few queries at a time.
+
+Enlarged masks of all queries are a hundred pictures. Several passes over them, each into memory of its own, took longer than half of the
+network; a few queries at a time stay in the processor's cache, with the same operations on the same numbers.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+# Queries at a time. At 512 x 512 their masks are 10 MB.
+QUERIES = 10
+
+
+@dataclass(frozen=True)
+class MaskStatistics:
+    """Of enlarged mask logits (N, Q, H, W).
+
+    Attributes:
+        winner: (N, H, W), the query with the largest weight times probability.
+        sure: (N, H, W), the winner's own probability.
+        area: (N, Q), pixels of a probability of at least one half.
+        inside: (N, Q), the mean probability where the mask is positive.
+        positive: (N, Q, H, W), where the mask is positive; None where it was not asked for.
+    """
+
+    winner: Tensor
+    sure: Tensor
+    area: Tensor
+    inside: Tensor
+    positive: Tensor | None
+
+
+def mask_statistics(mask_logits: Tensor, size: tuple[int, int], weights: Tensor, masks_too: bool) -> MaskStatistics:
+    """Enlarge mask_logits (N, Q, h, w) to `size` and go over them once; `weights` (N, Q) are of the queries."""
+    best, sure, winner = (torch.empty(0, device=weights.device),) * 3
+    areas, insides, positives = [], [], []
+    for first in range(0, mask_logits.shape[1], QUERIES):
+        masks = F.interpolate(mask_logits[:, first:first + QUERIES], size=size, mode='bilinear', align_corners=False)
+        probabilities = masks.sigmoid()
+        areas.append((probabilities >= 0.5).to(masks.dtype).flatten(2).sum(dim=2))
+        if masks_too:
+            positive = masks > 0
+            # As numbers: PyTorch sums booleans on one core, many times as slowly.
+            filled = positive.to(masks.dtype)
+            insides.append((probabilities * filled).flatten(2).sum(dim=2) / (filled.flatten(2).sum(dim=2) + 1e-6))
+            positives.append(positive)
+        products = weights[:, first:first + QUERIES, None, None] * probabilities
+        for number in range(masks.shape[1]):
+            product, probability = products[:, number], probabilities[:, number]
+            if first + number == 0:
+                best, sure, winner = product, probability, torch.zeros_like(product, dtype=torch.int32)
+                continue
+            # Strictly: of equal products the first query wins, as argmax has it.
+            ahead = product > best
+            best, sure = torch.where(ahead, product, best), torch.where(ahead, probability, sure)
+            winner = torch.where(ahead, torch.full_like(winner, first + number), winner)
+    return MaskStatistics(winner.to(torch.int64), sure, torch.cat(areas, dim=1), torch.cat(insides, dim=1) if masks_too else areas[0],
+                          torch.cat(positives, dim=1) if masks_too else None)
