@@ -70,8 +70,8 @@ DRAWN: dict[str, Callable[..., Scene]] = {'nuclei_unet': nuclei, 'cracks_sigmoid
 
 def _ground(generator: Any, height: int, width: int, colour: tuple[int, int, int], deviation: float) -> Any:
     coarse = generator.normal(0, 1, (max(height // 12, 2), max(width // 12, 2), 3)).astype(np.float32)
-    return np.array(colour, np.float32) + deviation * cv2.resize(coarse, (width, height)) + generator.normal(0, 6, (height, width, 3)).astype(
-        np.float32)
+    grain = generator.normal(0, 6, (height, width, 3)).astype(np.float32)
+    return np.array(colour, np.float32) + deviation * cv2.resize(coarse, (width, height)) + grain
 
 
 def _place(generator: Any, height: int, width: int) -> tuple[int, int]:

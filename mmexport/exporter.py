@@ -38,7 +38,7 @@ from .lowering import lower_all, none_was_made
 from .manifest import describe
 from .model import CheckpointOptions, check_device, load_model, versions
 from .patching import Applied, Environment, patched
-from .pipeline import PipelineCheck, check_sample, why_not_run
+from .pipeline import PipelineCheck, check_sample, check_slid, why_not_run, windows_of
 from .precision import exact_arithmetic
 from .progress import Progress
 from .proof import Proof
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 # Inputs this many times as large as the traced one are run once, without noise; and below this many pixels none is.
 LARGE, ALWAYS_SMALL = 2, 300_000
+# The windows of a picture over which a model slides, as one batch.
+WINDOWS = 'windows'
 
 
 class Exporter:
@@ -181,7 +183,24 @@ class Exporter:
         known = [_sides(shot.image)[1:] for shot in photographs.values()]
         decisive = [_decisive_size(self.shape, rules)] if self.section['outputs'] == 'final' and adapter.class_count else []
         plan = plan_shapes(self.shape, self.section, rules, known + decisive)
-        return plan, {**scenes(plan.shapes, adapter, self.device), **{name: shot.image for name, shot in photographs.items()}}, photographs
+        slid = {}
+        if self._slid_size(adapter, dynamic):
+            slid = {WINDOWS: windows_of(self._slid_picture(adapter), adapter.notes()['sliding'])}
+        pictures = {name: shot.image for name, shot in photographs.items()}
+        return plan, {**scenes(plan.shapes, adapter, self.device), **slid, **pictures}, photographs
+
+    def _slid_size(self, adapter: Adapter, dynamic: Sequence[str]) -> tuple[int, int] | None:
+        """Height and width of a picture that a sliding model goes over in some windows; None where the file gives no logits of windows."""
+        sliding = adapter.notes().get('sliding')
+        if not sliding or adapter.outputs != 'final' or 'batch' not in dynamic or not self.checking:
+            return None
+        height, width = (window + stride // 2 for window, stride in zip(sliding['window'], sliding['stride'], strict=True))
+        return height, width
+
+    def _slid_picture(self, adapter: Adapter) -> Tensor:
+        size = self._slid_size(adapter, ('batch',))
+        assert size is not None
+        return picture((1, adapter.channels, *size), 200, adapter).to(self.device)
 
     def _size_rules(self, adapter: Adapter) -> SizeRules:
         if not {'height', 'width'} & set(self.section['inputs']['dynamic'] or ()):
@@ -254,14 +273,14 @@ class Exporter:
             for name, image in images.items():
                 try:
                     with eager_in_words({name: image}):
-                        expect(adapter, {name: image}, self.tolerance, 0, self.memory, as_given=photographs, once=once)
+                        expect(adapter, {name: image}, self.tolerance, 0, self.memory, as_given=(*photographs, WINDOWS), once=once)
                 except InputError as exc:
                     if name in (TRACED, SAME) or name in photographs or self.section['verify']['shapes'] is not None:
                         raise
                     plan = plan.without(name, str(exc))
             images = {name: image for name, image in images.items() if name not in plan.dropped}
             with eager_in_words(images):
-                return expect(adapter, images, self.tolerance, noises, self.memory, as_given=photographs, once=once), plan
+                return expect(adapter, images, self.tolerance, noises, self.memory, as_given=(*photographs, WINDOWS), once=once), plan
 
     def _decisive(self, adapter: Adapter, plan: Plan, samples: Sequence[Sample]) -> list[Sample]:
         """Make inputs on which classes are decided that the others do not show."""
@@ -327,7 +346,10 @@ class Exporter:
         if reason := why_not_run(adapter):
             return [PipelineCheck(sample.name, skipped=reason) for sample in samples]
         with self.step("Running the model's own test_step"):
-            return [check_sample(adapter, sample, self.device, photographs.get(sample.name), self.tolerance) for sample in samples]
+            checks = [check_sample(adapter, sample, self.device, photographs.get(sample.name), self.tolerance)
+                      for sample in samples if sample.name != WINDOWS]
+            return checks + [check_slid(adapter, sample, self._slid_picture(adapter), self.tolerance)
+                             for sample in samples if sample.name == WINDOWS]
 
     def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
         if not samples:

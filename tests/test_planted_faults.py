@@ -187,11 +187,37 @@ def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: 
     assert 'off by' in str(verdict(found))
 
 
-def test_a_file_that_disagrees_with_test_step_is_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                               photograph_file: Path) -> None:
+def test_a_file_that_disagrees_with_test_step_is_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mmexport.pipeline import PipelineCheck
-    monkeypatch.setattr('mmexport.proof.check_pipeline', lambda *args: PipelineCheck('torchscript', 0.5, 1.0, (0, 0), (1, 3, 128, 160)))
-    cfg = tiny('segformer_b0', inputs=dict(image=str(photograph_file)))
-    cfg.test_dataloader.dataset.pipeline[1].scale = (160, 128)
-    report = Exporter(cfg, model=seeded('segformer_b0'), work_dir=tmp_path).run()
-    assert_caught(report, '50.00% agrees with test_step', tmp_path)
+    monkeypatch.setattr('mmexport.exporter.check_sample', lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
+    report = Exporter(tiny('segformer_b0'), model=seeded('segformer_b0'), work_dir=tmp_path).run()
+    assert_caught(report, 'test_step on traced: half of it', tmp_path)
+
+
+def test_a_failing_run_is_what_the_report_of_the_folder_says(tmp_path: Path) -> None:
+    import json
+    assert export(tmp_path, 'fcn').passed
+    assert json.loads((tmp_path / 'report.json').read_text())['passed'] is True
+    assert not export(tmp_path, 'fcn', backends=[dict(type='Planted', fault='constant output')]).passed
+    assert json.loads((tmp_path / 'report.json').read_text())['passed'] is False
+    assert json.loads((tmp_path / 'torchscript' / 'report.json').read_text())['passed'] is True
+
+
+def test_one_memory_for_two_models_does_not_mix_them(tmp_path: Path) -> None:
+    from mmexport.model import build_model
+    from mmexport.seeding import seed_model
+    memory = Memory()
+    other = build_model(tiny('fcn'))
+    seed_model(other, seed=3, size=SHAPE[2:])
+    for number, model in enumerate((seeded('fcn'), other)):
+        cfg = tiny('fcn', outputs='raw')
+        assert Exporter(cfg, model=model, work_dir=tmp_path / str(number), memory=memory, diagnose=False).run().passed
+
+
+def test_an_exporter_runs_again_on_changed_weights(tmp_path: Path) -> None:
+    model = copy.deepcopy(seeded('fcn'))
+    exporter = Exporter(tiny('fcn', outputs='raw'), model=model, work_dir=tmp_path, diagnose=False)
+    assert exporter.run().passed
+    for parameter in model.parameters():
+        parameter.data.mul_(1.02)
+    assert exporter.run().passed

@@ -70,7 +70,7 @@ class Adapter(nn.Module):
 
     @property
     def raw_specs(self) -> tuple[OutputSpec, ...]:
-        """The network's own outputs, which `raw` gives; () where an adapter does not name them, and then only decisions are checked."""
+        """The network's own outputs, which `raw` gives; () where an adapter does not name them."""
         return self.specs if self.outputs == 'raw' else ()
 
     @property
@@ -88,8 +88,8 @@ class Adapter(nn.Module):
         names = [str(name) for name in (getattr(self.model, 'dataset_meta', None) or {}).get('classes', ())]
         count = max(self.num_classes, self.class_count)
         if names and count and len(names) not in (self.num_classes, count):
-            raise ConfigError(f'there are {len(names)} class names ({", ".join(names[:3])}, ...) and the model has {count} classes: give the '
-                              "dataset's metainfo=dict(classes=(...)) in the config, or a checkpoint with its own")
+            raise ConfigError(f'there are {len(names)} class names ({", ".join(names[:3])}, ...) and the model has {count} classes: give '
+                              "the dataset's metainfo=dict(classes=(...)) in the config, or a checkpoint with its own")
         return names
 
     @property

@@ -45,7 +45,7 @@ class Padding:
 
     @classmethod
     def of(cls, preprocessor: Any) -> Padding:
-        """Read it off mmseg's ``test_cfg`` (its own ``size_divisor`` is of training), or off mmengine's and mmdet's ``pad_size_divisor``."""
+        """Read mmseg's ``test_cfg`` (its own ``size_divisor`` is of training), or mmengine's and mmdet's ``pad_size_divisor``."""
         if hasattr(preprocessor, 'test_cfg'):
             cfg = preprocessor.test_cfg or {}
             size = cfg.get('size')

@@ -156,8 +156,8 @@ class Segmentation(Adapter):
         if self.slides:
             test_cfg: Any = self.model.test_cfg
             found['sliding'] = dict(window=list(test_cfg.crop_size), stride=list(test_cfg.stride),
-                                    note='the file gives the logits of one window; slide it, add the logits where windows overlap, divide by '
-                                    'their number, then take the argmax (one channel: sigmoid and threshold)')
+                                    note='the file gives the logits of one window; slide it, add the logits where windows overlap, '
+                                    'divide by their number, then take the argmax (one channel: sigmoid and threshold)')
         return found
 
 

@@ -1,6 +1,8 @@
 """The rules, on tensors made for them."""
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
