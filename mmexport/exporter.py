@@ -120,7 +120,7 @@ class Exporter:
         adapter = self.adapter = self._adapt(self.model)
         plan, images, photographs = self._inputs(adapter)
         audit = self._audit(adapter, images[TRACED])
-        self.consultation.dynamic = self._open_axes(plan)
+        self.consultation.dynamic, self.consultation.multiple = self._open_axes(plan), plan.rules.multiple_of
         with self._mended(adapter, audit) as done:
             adapter.preprocess.check_against(self.model)
             return self._export(adapter, plan, images, photographs, replace(audit, mended=tuple(done)))

@@ -110,6 +110,16 @@ class Adapter(nn.Module):
         return self.decide(raw, image) + (tuple(raw) if self.raw_too else ())
 
     @contextmanager
+    def unguarded(self) -> Iterator[None]:
+        """Take sizes beyond those that were checked, for a diagnosis that tries others."""
+        guard = self.guard
+        self.guard = InputGuard(channels=guard.channels, multiple_of=guard.multiple_of)
+        try:
+            yield
+        finally:
+            self.guard = guard
+
+    @contextmanager
     def with_raw(self) -> Iterator[tuple[OutputSpec, ...]]:
         """Let `forward` return the network's own outputs behind the decisions; yields the specs of all of them.
 

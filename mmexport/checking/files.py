@@ -63,7 +63,7 @@ class Guarded:
 def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[set[str]]]) -> None:
     """Users ask for an output by its name, and here it is read by its place. A runtime may know one by several names."""
     for what, names in found.items():
-        wanted = [str(spec['name']) for spec in manifest.get(what, ())]
+        wanted = [str(spec['name']) for spec in manifest.get(what, ()) if 'name' in spec]
         if wanted and (len(names) != len(wanted) or not all(name in known for name, known in zip(wanted, names, strict=True))):
             said = ', '.join('/'.join(sorted(known)) for known in names)
             raise ValueError(f'the {what} of the file are named {said}, and the manifest has {", ".join(wanted)}')

@@ -46,14 +46,17 @@ class Consultation:
         self.cfg, self.dynamic, self.tolerance, self.folder = cfg, tuple(dynamic), tolerance, folder
         self.patches, self.step, self.on = patches, step, on
         self.found: list[Diagnosis] = []
+        # Of the sides of an input, as eager takes them.
+        self.multiple = 1
 
     def on_lowering(self, backend: Backend, adapter: Adapter, example: Tensor, error: LoweringError) -> None:
         """Why `backend` cannot lower `adapter`; call it while the patches are on."""
         if not self.on:
             return
-        with self._looking(f'Looking for what {backend.name} cannot lower', backend.name):
+        with self._looking(f'Looking for what {backend.name} cannot lower', backend.name), adapter.unguarded():
             image = self._example(backend, example)
-            found, part = why_not_lowered(backend, adapter, image, _larger(image, self.dynamic), error, self.step.say)
+            other = _larger(image, self.dynamic, self.multiple)
+            found, part = why_not_lowered(backend, adapter, image, other, error, self.step.say)
             self._keep(found, part)
 
     def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification]) -> None:
@@ -63,7 +66,7 @@ class Consultation:
             return
         bad = next((row for row in patched_rows(adapter, samples, self.tolerance) if not row.passed), None)
         if bad:
-            with self._looking('Looking for the patch that is wrong', 'eager'):
+            with self._looking('Looking for the patch that is wrong', 'eager'), adapter.unguarded():
                 image = self._sample(samples, bad).image.to(adapter.preprocess.mean.device)
                 self.found.append(why_patched_differs(adapter, image, self.patches, self.tolerance, self._jumps(samples)))
             return
@@ -74,7 +77,7 @@ class Consultation:
                 said = f'{wrong.problem}; it is not looked into, for it would end this process too'
                 self.found.append(finding(backend.name, 'file', None, adapter, said))
             elif wrong:
-                with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches():
+                with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches(), adapter.unguarded():
                     self._keep(*self._where(backend, adapter, samples, wrong))
 
     def _keep(self, found: Diagnosis, part: Part | None) -> None:
@@ -122,7 +125,7 @@ class Consultation:
     def _example(self, backend: Backend, example: Tensor) -> Tensor:
         """A picture of the shape that `backend` lowers with."""
         program = isinstance(backend, ProgramBackend) and getattr(backend, 'dynamo', True)
-        return _noise(generic(example, self.dynamic) if program else example)
+        return _noise(generic(example, self.dynamic, self.multiple) if program else example)
 
     def lines(self) -> list[str]:
         return [line for found in self.found for line in found.lines()]
@@ -141,9 +144,9 @@ def _noise(image: Tensor) -> Tensor:
     return torch.randn(image.shape, generator=generator).to(image.device, image.dtype)
 
 
-def _larger(image: Tensor, dynamic: Sequence[str]) -> Tensor:
+def _larger(image: Tensor, dynamic: Sequence[str], multiple: int = 1) -> Tensor:
     """Another picture: one more in the batch, and higher and wider by whole strides, where those are open."""
-    more = {'batch': 1, 'height': 64, 'width': 96}
+    more = {'batch': 1, 'height': 64, 'width': -(-96 // multiple) * multiple}
     shape = list(image.shape)
     for name in dynamic:
         shape[AXIS[name]] += more[name]
