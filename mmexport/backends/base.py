@@ -67,8 +67,8 @@ class Backend:
         raise NotImplementedError
 
     def load(self, artifact: Artifact, device: str | torch.device) -> Run:
-        """With the runner that checks the file, ``mmexport/checking/runners/<name>.py``."""
-        return load(artifact.folder, {**artifact.manifest, 'backend': self.name, 'file': artifact.file.name}, torch.device(device))
+        """Load with the runner that checks the file, ``mmexport/checking/runners/<name>.py``, taking any input that the file takes."""
+        return load(artifact.folder, {'backend': self.name, 'file': artifact.file.name}, torch.device(device))
 
     def unavailable(self) -> str | None:
         """What to install, or None."""

@@ -46,19 +46,19 @@ def ppm(path: Path, height: int, width: int) -> Path:
 @pytest.mark.parametrize('name', ['segformer_b0', 'mask2former_r50'])
 def test_it_loads_runs_and_agrees(name: str, program: Path, tmp_path: Path) -> None:
     folder = exported(name, tmp_path / 'w')
-    done = subprocess.run([program, folder, 'cpu', ppm(tmp_path / 'p.ppm', 96, 128)], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, folder, 'cpu', ppm(tmp_path / 'p.ppm', 128, 160)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith('EQUAL\n')
     for words in ('manifest: ', 'call 1: ', 'call 2: ', 'steady p50: ', 'batch 3 output 0'):
         assert words in done.stdout
-    assert '[1, 96, 128]' in done.stdout
+    assert '[1, 128, 160]' in done.stdout
 
 
 @needs_compiler
 @pytest.mark.slow
 def test_a_compiled_package_loads_runs_and_agrees(program: Path, tmp_path: Path) -> None:
     folder = exported('fcn', tmp_path / 'w', 'aotinductor')
-    command = [program.with_name('run_aoti'), folder, 'cpu', ppm(tmp_path / 'p.ppm', 96, 128)]
+    command = [program.with_name('run_aoti'), folder, 'cpu', ppm(tmp_path / 'p.ppm', 128, 160)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith('EQUAL\n')
@@ -86,10 +86,10 @@ def test_what_is_not_equal_is_no_success(program: Path, tmp_path: Path) -> None:
 def test_pictures_are_prepared_as_the_manifest_says(normalize: bool, program: Path, tmp_path: Path) -> None:
     """The labels of the program's picture are those of the same picture prepared by the model's own data_preprocessor."""
     folder = exported('segformer_b0', tmp_path / 'w', normalize=normalize)
-    picture = ppm(tmp_path / 'p.ppm', 96, 128)
+    picture = ppm(tmp_path / 'p.ppm', 128, 160)
     done = subprocess.run([program, folder, 'cpu', picture], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    rgb = torch.frombuffer(bytearray(picture.read_bytes()[-96 * 128 * 3:]), dtype=torch.uint8).view(96, 128, 3)
+    rgb = torch.frombuffer(bytearray(picture.read_bytes()[-128 * 160 * 3:]), dtype=torch.uint8).view(128, 160, 3)
     bgr = rgb.permute(2, 0, 1).flip(0)
     prepared = seeded('segformer_b0').data_preprocessor(dict(inputs=[bgr], data_samples=None), False)['inputs']
     image = bgr[None].float() if normalize else prepared
