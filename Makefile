@@ -37,8 +37,8 @@ $(READY): requirements/lock.txt setup.py pyproject.toml
 demo: $(READY)
 	$(PY) tools/make_checkpoint.py configs/mask2former_r50.py $(DEMO)/mask2former_r50.pth
 	$(PY) tools/export.py configs/mask2former_r50.py $(DEMO)/mask2former_r50.pth --backend torchscript \
-		--outputs final raw --image mmexport/inputs/chelsea.png --work-dir $(DEMO)
-	@ls -l $(DEMO)/*/torchscript/*
+		--work-dir $(DEMO)
+	@ls -l $(DEMO)/torchscript/*
 
 $(FORMATS): requirements/formats.txt requirements/sweep.txt $(READY)
 	$(PIP) --no-deps -r requirements/formats.txt -r requirements/sweep.txt

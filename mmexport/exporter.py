@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from mmengine.config import Config
 
 # Inputs this many times as large as the traced one are run once, without noise; and below this many pixels none is.
-LARGE, ALWAYS_SMALL = 2, 300_000
+LARGE, ALWAYS_SMALL = 1.2, 100_000
 # The windows of a picture over which a model slides, as one batch.
 WINDOWS = 'windows'
 
@@ -268,7 +268,8 @@ class Exporter:
             return [], plan
         noises = int(self.section['verify']['noises'])
         area = LARGE * images[TRACED].shape[2] * images[TRACED].shape[3]
-        once = [name for name, image in images.items() if image.shape[0] * image.shape[2] * image.shape[3] > max(area, ALWAYS_SMALL)]
+        once = [name for name, image in images.items() if name == PHOTOGRAPH
+                or image.shape[0] * image.shape[2] * image.shape[3] > max(area, ALWAYS_SMALL)]
         with self.step(f'Running eager on {len(images)} inputs, and up to {noises} noises of each'):
             for name, image in images.items():
                 try:

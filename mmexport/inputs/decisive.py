@@ -19,7 +19,7 @@ STEPS, COUNT = 16, 4
 # The largest side of such an input, unless the model takes one size only.
 SIDE = 256
 # Steps without a better iterate, once there is one.
-PATIENCE = 4
+PATIENCE = 3
 # Of the scene's standard deviation; no element moves further.
 BOUND = 0.5
 # What the steps would add up to if all went one way, in bounds; they shrink to nothing, so that the last ones do no damage.

@@ -74,7 +74,7 @@ def test_a_real_config_makes_a_row_that_the_table_shows(tmp_path: Path) -> None:
     job = Job('mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py', 'torchscript', (64, 96), (96, 64))
     row = run(job, weights_of(job, tmp_path))
     assert row['passed'], row
-    assert set(row['worst']) == {'traced', 'same shape', '96x64', 'batch 2'}
+    assert set(row['worst']) == {'traced', 'same shape', '96x64', 'batch 2', 'corner 64x64', 'corner 96x96', 'photograph'}
     broken = dict(**Job('mmseg::none/none.py', 'onnx').as_dict(), passed=False, reason='ConfigError: a | b')
     under = dict(torch='2.13', commit='one')
     write([{**row, 'under': under}, {**broken, 'under': under}], tmp_path / 'zoo.json', tmp_path / 'zoo.md')
