@@ -17,7 +17,7 @@ from ..errors import last_line
 
 STEPS, COUNT = 16, 4
 # The largest side of such an input, unless the model takes one size only.
-SIDE = 256
+SIDE = 192
 # Steps without a better iterate, once there is one.
 PATIENCE = 3
 # Of the scene's standard deviation; no element moves further.
