@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from textwrap import wrap
 from typing import Any
 
 import torch
@@ -195,11 +196,11 @@ def summary_lines(checks: Sequence[PipelineCheck]) -> list[str]:
     lines = []
     if agree:
         padded = [f'{check.sample} padded by {check.padded[0]}x{check.padded[1]}' for check in agree if any(check.padded)]
-        lines.append(f"test_step: agrees on {len(agree)} of {len(checks)} inputs ({min(check.agreement for check in agree):.3%})"
-                     + (f", {'; '.join(padded)}" if padded else ''))
+        lines.append(f'test_step: agrees on {len(agree)} of {len(checks)} inputs ({min(check.agreement for check in agree):.3%})')
+        lines += [f'  {line}' for line in padded]
     lines += [f'test_step on {check.sample}: FAIL: {check.reason}' for check in checks if check.passed is False]
     reasons = dict.fromkeys(check.skipped for check in checks if check.skipped)
     for reason in reasons:
         names = [check.sample for check in checks if check.skipped == reason]
-        lines.append(f"test_step: not run{'' if len(names) == len(checks) else ' on ' + ', '.join(names)}: {reason}")
+        lines += wrap(f"test_step: not run{'' if len(names) == len(checks) else ' on ' + ', '.join(names)}: {reason}", 80)
     return lines

@@ -116,7 +116,7 @@ class Report:
         yield f'devices, as if on {self.audit.device}: {self.audit.verdict}'
         yield from (f'  mended: {line}' for line in self.audit.mended)
         acted = [row.name for row in self.applied if row.acted]
-        yield from wrap(f"patches that acted: {', '.join(acted) or 'none'} (of {len(self.applied)} registered)", 96)
+        yield from wrap(f"patches that acted: {', '.join(acted) or 'none'} (of {len(self.applied)} registered)", 80)
         yield from (note for row in self.applied if (note := row.untried(self.versions)))
         for artifact, check in zip(self.artifacts, self.checks, strict=True):
             yield from self._artifact_lines(artifact, check, verbose or check.passed is False)
@@ -137,7 +137,7 @@ class Report:
         if not self.inputs:
             return
         tried = ', '.join(f"{name} {'x'.join(map(str, (*shape[:1], *shape[2:])))}" for name, shape in self.inputs.items())
-        yield from wrap(f'inputs tried: {tried}', 96)
+        yield from wrap(f'inputs tried: {tried}', 80)
         if self.plan and self.plan.rules.fixed:
             yield 'sizes: the model takes one size only'
         elif self.plan and self.plan.rules.multiple_of > 1:
@@ -208,7 +208,7 @@ class Report:
         if never:
             shown = ', '.join(never[:6]) + (f' and {len(never) - 6} more' if len(never) > 6 else '')
             words += f'; never: {shown}: of those only the raw outputs were compared'
-        yield from (f'  {line}' for line in wrap(words, 94))
+        yield from (f'  {line}' for line in wrap(words, 78))
 
 
 def _figure(row: Comparison | None) -> str:
