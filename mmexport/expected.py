@@ -61,15 +61,16 @@ class Memory:
             digest.update(f'{name} {tensor.dtype} {tuple(tensor.shape)}'.encode())
             digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data if tensor.numel() else b'')
         if self.model[0] is not model:
-            for held in (self.seen, self.undecided, self.audits, self.runs):
+            for held in (self.seen, self.undecided, self.audits, self.runs, self.branches):
                 held.clear()  # type: ignore[attr-defined]
+            self.note = None
         self.model = model, digest.hexdigest()
 
     def watch(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         key = self._key(adapter, name, when, image)
         if key not in self.seen:
-            with torch.no_grad(), drawn_alike(), Counted() if when == 'eager' else nullcontext() as counted:
-                self.seen[key], self.runs[key] = self._recorded(adapter, image) if when == 'eager' else (adapter.watch(image), BranchRun())
+            with torch.no_grad(), Counted() if when == 'eager' else nullcontext() as counted:
+                self.seen[key], self.runs[key] = self._recorded(adapter, image) if when == 'eager' else (_watched(adapter, image), BranchRun())
             self.undecided[key] = counted.undecided if counted else 0
         if when == 'eager':
             self.branches[name] = self.runs[key]
@@ -81,15 +82,15 @@ class Memory:
         if self.note is None:
             try:
                 with recorded(run, image):
-                    found = adapter.watch(image)
-                if self.runs or all(map(torch.equal, found[0], adapter.watch(plain)[0])):
-                    return found, run
-                self.note = 'the model answers otherwise while its branches are recorded'
-            except Exception as exc:  # Of the recorder or of the model; the plain run below tells which.
-                found = adapter.watch(plain)
+                    found = _watched(adapter, image)
+            except Exception as exc:  # Of the recorder or of the model; where the plain run raises too, it is the model.
+                found = _watched(adapter, plain)
                 self.note = f'{type(exc).__name__}: {last_line(exc)}'
                 return found, BranchRun()
-        return adapter.watch(plain), BranchRun()
+            if self.runs or all(map(torch.equal, found[0], _watched(adapter, plain.clone())[0])):
+                return found, run
+            self.note = 'the model answers otherwise while its branches are recorded'
+        return _watched(adapter, plain), BranchRun()
 
     def close_calls(self, adapter: Adapter, name: str, image: Tensor) -> int:
         """How many comparisons inside eager are too close to call on `image`; see `cliffs`."""
@@ -103,6 +104,12 @@ class Memory:
             self.bind(adapter.model)
         picture = hashlib.sha256(image.cpu().contiguous().numpy().tobytes()).hexdigest()
         return self.model[1], type(adapter), name, when, self.patches if when == 'patched' else '', tuple(image.shape), picture
+
+
+def _watched(adapter: Adapter, image: Tensor) -> Watched:
+    """Run the network with the same random numbers every time: a model that draws some must not differ from itself."""
+    with drawn_alike():
+        return adapter.watch(image)
 
 
 def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int, memory: Memory, *,

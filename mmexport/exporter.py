@@ -25,7 +25,7 @@ from .delivery import FAILED, deliver
 from .device import Audit, mended
 from .device.outside import stop_gradients
 from .diagnosis import Consultation
-from .errors import ConfigError, InputError, last_line
+from .errors import ConfigError, InputError, MMExportError, last_line
 from .expected import Memory, expect, with_patched
 from .fresh import waiting
 from .garbage import few_collections
@@ -211,6 +211,8 @@ class Exporter:
             try:
                 with torch.no_grad():
                     adapter.raw(adapter.preprocess(image))
+            except MMExportError:  # An op that is missing here is no rule about sizes.
+                raise
             except Exception as exc:  # Upstream may raise anything; it is kept as the reason of the rule.
                 return f'{height}x{width}: {type(exc).__name__}: {last_line(exc)}'
             return None

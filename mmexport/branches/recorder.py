@@ -140,7 +140,7 @@ class _Mode(TorchFunctionMode):
         else:
             try:
                 found = func(*args, **kwargs)
-            except Exception:
+            except Exception:  # A tensor without values has none to give: the answer is that of the real picture, or the error stands.
                 remembered = self.run.answers.get(self.run.key(frame, picture))  # type: ignore[arg-type]
                 if remembered is None:
                     raise
