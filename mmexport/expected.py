@@ -69,27 +69,32 @@ class Memory:
     def watch(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         key = self._key(adapter, name, when, image)
         if key not in self.seen:
+            first, plain = not self.runs, image.clone()
             with torch.no_grad(), Counted() if when == 'eager' else nullcontext() as counted:
-                self.seen[key], self.runs[key] = self._recorded(adapter, image) if when == 'eager' else (_watched(adapter, image), BranchRun())
+                found, run = self._recorded(adapter, image) if when == 'eager' else (_watched(adapter, image), BranchRun())
+            if when == 'eager' and first and self.note is None:
+                # Outside of the count: what is compared is whether recording changes anything.
+                with torch.no_grad():
+                    again = _watched(adapter, plain)
+                if not all(map(torch.equal, found[0], again[0])):
+                    self.note, found, run = 'the model answers otherwise while its branches are recorded', again, BranchRun()
+            self.seen[key], self.runs[key] = found, run
             self.undecided[key] = counted.undecided if counted else 0
         if when == 'eager':
             self.branches[name] = self.runs[key]
         return self.seen[key]
 
     def _recorded(self, adapter: Adapter, image: Tensor) -> tuple[Watched, BranchRun]:
-        """Run the model with its branches recorded, the first time without that too: recording must change nothing."""
+        """Run the model with its branches recorded, or without where that fails."""
         run, plain = BranchRun(), image.clone()
         if self.note is None:
             try:
                 with recorded(run, image):
-                    found = _watched(adapter, image)
+                    return _watched(adapter, image), run
             except Exception as exc:  # Of the recorder or of the model; where the plain run raises too, it is the model.
                 found = _watched(adapter, plain)
                 self.note = f'{type(exc).__name__}: {last_line(exc)}'
                 return found, BranchRun()
-            if self.runs or all(map(torch.equal, found[0], _watched(adapter, plain.clone())[0])):
-                return found, run
-            self.note = 'the model answers otherwise while its branches are recorded'
         return _watched(adapter, plain), BranchRun()
 
     def close_calls(self, adapter: Adapter, name: str, image: Tensor) -> int:
