@@ -18,7 +18,7 @@ from rounds import BUSY, Others
 
 CONFIGS = ('erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024', 'fastscnn/fast_scnn_8xb4-160k_cityscapes-512x1024',
            'cgnet/cgnet_fcn_4xb4-60k_cityscapes-680x680', 'bisenetv2/bisenetv2_fcn_4xb4-160k_cityscapes-1024x1024')
-SIZES = (((128, 160), (160, 96)), ((160, 160), (96, 224)))
+SIZES = ((128, 160), (160, 160))
 ENOUGH = 1.6
 
 
@@ -61,7 +61,7 @@ def seconds(workers: int, folder: Path, name: str) -> float:
     from mmexport.sweep.plan import Job
     from mmexport.sweep.run import sweep
     from mmexport.sweep.store import Store
-    jobs = [Job(f'mmseg::{config}.py', 'torchscript', size, other) for config in CONFIGS for size, other in SIZES]
+    jobs = [Job(f'mmseg::{config}.py', ('torchscript',), size) for config in CONFIGS for size in SIZES]
     store, ends = Store(folder / f'{name}.sqlite', {}), []
     ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     ray.get([ray.remote(lambda: time.sleep(1)).remote() for _ in range(2 * workers)])

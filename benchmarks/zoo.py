@@ -31,7 +31,9 @@ def main() -> int:
         store = Store(Path(folder) / 'rows.sqlite', {})
         for place in (args.recorded, *args.sweeps):
             if place.is_file():
-                new = store.take(json.loads(INSTALLED.sub('', place.read_text())))
+                # Rows of before the sweep ran the default command have no shape, and hold for another command.
+                rows = [row for row in json.loads(INSTALLED.sub('', place.read_text())) if 'shape' in row]
+                new = store.take(rows)
                 print(f'{new} rows of {place.name}')
         rows = store.rows()
         store.close()

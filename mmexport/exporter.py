@@ -139,7 +139,7 @@ class Exporter:
                 samples = self._run_patched(adapter, samples)
                 # Not before the network has run: here one core is idle.
                 checker = until_checked.enter_context(waiting(self.backends[0].name, staging / 'scratch')) if samples else None
-                artifacts, failures = lower_all(self.backends, partial(self._lower, staging, applied), adapter, images[TRACED],
+                artifacts, failures = lower_all(self.backends, partial(self._lower, staging, applied, branches), adapter, images[TRACED],
                                                 self.consultation)
             proof = Proof(adapter, self.tolerance, self.device, self.memory, self.step)
             checks, samples = proof.verify(artifacts, samples, staging / 'scratch', checker)
@@ -360,8 +360,9 @@ class Exporter:
         with self.step(f'Running patched eager on {len(samples)} inputs'):
             return with_patched(adapter, samples, self.device, self.memory)
 
-    def _lower(self, staging: Path, applied: Sequence[Applied], backend: Backend, adapter: Adapter, example: Tensor) -> Artifact:
-        manifest = describe(adapter, example, applied, versions(), self.cfg, self.checkpoint)
+    def _lower(self, staging: Path, applied: Sequence[Applied], branches: Branches, backend: Backend, adapter: Adapter,
+               example: Tensor) -> Artifact:
+        manifest = describe(adapter, example, applied, versions(), self.cfg, self.checkpoint, branches.accepted)
         adapter.check_raw = self.checking
         with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}', 'lowering'), few_collections():
             return backend.lower(adapter, example, staging / backend.name, manifest)

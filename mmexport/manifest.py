@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .adapters import Adapter
 from .adapters.base import AXES
+from .branches.recorder import Site
 from .checking.foreign import SCHEMA
 from .inputs.real_image import transforms_of
 from .patching import Applied
@@ -26,8 +27,12 @@ def resize_rule(cfg: Config) -> dict[str, Any] | None:
 
 
 def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], versions: dict[str, Any], cfg: Config,
-             checkpoint: str | None) -> dict[str, Any]:
-    """Inputs, outputs, dtypes, dynamic axes, preprocessing, classes and versions, as plain JSON-able data."""
+             checkpoint: str | None, accepted: Sequence[Site] = ()) -> dict[str, Any]:
+    """Return inputs, outputs, dtypes, dynamic axes, preprocessing, classes and versions, as plain JSON-able data.
+
+    Args:
+        accepted: branches that no input verified and the user answers for.
+    """
     guard, meta = adapter.guard, getattr(adapter.model, 'dataset_meta', None) or {}
     return dict(
         mmexport=SCHEMA, task=adapter.task, outputs_of=adapter.outputs,
@@ -38,4 +43,5 @@ def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], vers
         num_classes=adapter.num_classes, classes=adapter.classes, palette=meta.get('palette'),
         preprocessing={**adapter.preprocess.describe(), 'resize': resize_rule(cfg)}, **adapter.notes(),
         config=Path(str(cfg.filename)).name, checkpoint=None if checkpoint is None else Path(checkpoint).name,
-        patches=[row.name for row in applied if row.skipped is None], lowered_on=str(example.device), versions=versions)
+        patches=[row.name for row in applied if row.skipped is None], accepted_branches=[f'{site.place}: {site.text}' for site in accepted],
+        lowered_on=str(example.device), versions=versions)

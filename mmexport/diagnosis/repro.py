@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from difflib import SequenceMatcher
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -58,6 +59,10 @@ form = {form}
 torch.testing.assert_close(form(*others), Part().eval()(*others), rtol=1e-3, atol=1e-4)
 '''
 LIMIT_S = 300
+# Two messages of one error, without their numbers, are at least this much alike (difflib's ratio).
+ALIKE = 0.8
+# A shorter line says too little to tell one error from another.
+SHORTEST = 8
 
 
 def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> Path | None:
@@ -88,16 +93,50 @@ def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> P
     return place
 
 
-def shows(place: Path) -> bool:
-    """Whether the repro at `place` fails when it is run; it has the model without patches and with weights of its own."""
+def alone(place: Path, found: Diagnosis) -> str:
+    """Run the repro at `place`; return '' where it ends with the error of `found`, else what it does instead, in words.
+
+    The repro has the model without patches and with weights of its own, so a part may be right alone, or fail for another reason.
+    """
     env = {**os.environ, 'PYTHONPATH': os.pathsep.join(path for path in sys.path if path)}
     with TemporaryDirectory() as scratch:
         try:
-            done = subprocess.run([sys.executable, '-W', 'ignore', str(place.resolve())], capture_output=True, cwd=scratch, env=env,
-                                  check=False, timeout=LIMIT_S)
+            done = subprocess.run([sys.executable, '-W', 'ignore', str(place.resolve())], capture_output=True, text=True, cwd=scratch,
+                                  env=env, check=False, timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
-            return False
-    return done.returncode != 0
+            return f'it does not end in {LIMIT_S} s'
+    if done.returncode == 0:
+        return 'it does not fail: alone, without patches, with other weights, the part is right'
+    return '' if same_error(found, done.stderr) else f'alone it ends with another error: {_final_error(done.stderr)}'
+
+
+def same_error(found: Diagnosis, stderr: str) -> bool:
+    """Tell whether the traceback in `stderr` ends as `found` says; numbers, symbols of sizes and quotes may differ.
+
+    A part whose form computes something else must fail in the comparison at the end of the repro; one that cannot be lowered, or
+    refuses another size, must fail with the exporter's message.
+    """
+    final = _final_error(stderr)
+    if found.stage not in ('lowering', 'refused'):
+        return final.startswith('AssertionError') and 'not close' in stderr
+    # The exporter's message may hold the first or the last line of the error, whichever says the reason.
+    wanted = _plain(found.message.splitlines()[0])
+    said = stderr[stderr.rfind(final):].splitlines()
+    got = [_plain(line) for line in (final.partition(': ')[2], *said) if line.strip()]
+    return any(len(line) >= SHORTEST and (line in wanted or SequenceMatcher(None, wanted[-len(line):], line).ratio() >= ALIKE)
+               for line in got)
+
+
+def _final_error(stderr: str) -> str:
+    """The line of the last exception in a traceback: its type and the first line of its message."""
+    lines = [line for line in stderr.splitlines() if re.match(r'[A-Za-z_][\w.]*(: |$)', line)]
+    errors = [line for line in lines if re.match(r'[\w.]*(Error|Exception|Violation|Fail|Interrupt|Unsupported|Exit)\w*(: |$)', line)]
+    return (errors or lines or ['no message'])[-1].strip()
+
+
+def _plain(message: str) -> str:
+    """Lower case, without what changes from run to run: numbers, symbols like s73, addresses, quotes and repeated blanks."""
+    return re.sub(r'\s+', ' ', re.sub(r'[su]?\d+|0x[0-9a-f]+|[\'"`]', '#', message.lower())).strip()
 
 
 def _read(config: str, scope: str) -> str:

@@ -25,14 +25,15 @@ def run(args: argparse.Namespace) -> int:
     for name in backends:
         build_backend(name)
     out = Path(args.out)
-    todo = jobs(args.packages, backends, tuple(args.size), args.match)
+    todo = jobs(args.packages, backends, tuple(args.shape) if args.shape else None, args.match,
+                [str(Path(image).resolve()) for image in args.image])
     store = Store(out / 'done.sqlite', dict(versions(), commit=args.commit or _commit()))
     if args.known:
         print(f'{store.take(json.loads(Path(args.known).read_text()))} rows taken from {args.known}')
     try:
         made = sweep(todo, store, out.resolve(), address=args.address, workers=args.workers, limit_s=args.limit, limit_gb=args.memory,
                      told=_say, again=args.again)
-        rows, asked = store.rows(), [store.row(job) for job in todo]
+        rows, asked = store.rows(), [store.row(job.row(backend)) for job in todo for backend in job.backends]
     except KeyboardInterrupt:
         print(f'interrupted; {len(store.rows())} rows are in {out / "done.sqlite"}, and the same command goes on from there')
         return 130

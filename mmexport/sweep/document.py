@@ -10,9 +10,10 @@ Row = dict[str, Any]
 HEAD = '''# The zoo
 
 Written by `tools/sweep.py`. Of each folder of a package's configs the smallest model, and every kind of backbone; seeded weights
-(`make_checkpoint`); raw outputs, each file checked in a fresh process against the unpatched eager model. The numbers are the largest error
-of an output's scale at the traced size, at the other size and at batch 2; `/eager` is the time of a call over eager's, one thread, beside
-other jobs: no measure of speed.
+(`make_checkpoint`); each exported as `tools/export.py --outputs final raw` does it ({shape}), and each file checked in a fresh
+process against the unpatched eager model on that command's own inputs. `final` is the largest share of pixels that differ (or the
+largest error of scale, where the outputs are no label maps), `raw` the largest error of an output's scale, over all inputs; `sizes` are
+the heights that were tried; `/eager` is the time of a call of `raw` over eager's, one thread, beside other jobs: no measure of speed.
 '''
 
 
@@ -22,7 +23,10 @@ def write(rows: Sequence[Row], json_place: Path, md_place: Path) -> None:
 
 
 def _lines(rows: Sequence[Row]) -> Iterator[str]:
-    yield HEAD
+    shapes = {tuple(row['shape']) if row['shape'] else None for row in rows}
+    words = [f"`--shape {shape[0]} {shape[1]}`, or the model's own size where it takes one size only" if shape else 'its default shape'
+             for shape in sorted(shapes, key=str)]
+    yield HEAD.format(shape=' and '.join(words))
     formats = sorted({row['backend'] for row in rows}, key=lambda name: (name != 'torchscript', name))
     yield '| format | configs | pass | fail | folders | all of the folder pass |'
     yield '| --- | --- | --- | --- | --- | --- |'
@@ -34,8 +38,8 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
         yield f'| {name} | {len(own)} | {passed} | {len(own) - passed} | {len(folders)} | {len(folders - broken)} |'
     yield ''
     several = len({row['under']['commit'] for row in rows}) > 1
-    yield '| config | task | format | result | traced | other size | batch 2 | /eager | MB |' + (' commit |' if several else '')
-    yield '| --- | --- | --- | --- | --- | --- | --- | --- | --- |' + (' --- |' if several else '')
+    yield '| config | task | format | result | final | raw | sizes | inputs | /eager | MB |' + (' commit |' if several else '')
+    yield '| --- ' * 10 + '|' + (' --- |' if several else '')
     for row in sorted(rows, key=lambda row: (row['config'], formats.index(row['backend']))):
         yield _line(row) + (f" {row['under']['commit']} |" if several else '')
     yield ''
@@ -57,12 +61,23 @@ def _folder(row: Row) -> str:
 
 
 def _line(row: Row) -> str:
-    worst = row.get('worst') or {}
+    final, raw = row.get('final') or {}, row.get('raw') or {}
     cells = [row['config'], row.get('task') or '', row['backend'],
              'pass' if row['passed'] else str(row['reason']).replace('|', '/').replace('\n', ' ')[:160],
-             _figure(worst.get('traced')), _figure(worst.get('x'.join(map(str, row.get('checked') or ())))), _figure(worst.get('batch 2')),
-             f"{row['over_eager']:.2f}" if row.get('over_eager') else '', f"{row['bytes'] / 1e6:.0f}" if row.get('bytes') else '']
+             f"{final['differs']:.2%}" if final.get('differs') is not None else _figure(final.get('worst')), _figure(raw.get('worst')),
+             _sizes(row), str(row.get('inputs') or ''), f"{raw['over_eager']:.2f}" if raw.get('over_eager') else '',
+             f"{raw['bytes'] / 1e6:.0f}" if raw.get('bytes') else '']
     return f"| {' | '.join(cells)} |"
+
+
+def _sizes(row: Row) -> str:
+    """The heights that were tried, and which the model takes."""
+    if not row.get('traced'):
+        return ''
+    if row['fixed']:
+        return 'x'.join(map(str, row['traced'])) + ' only'
+    multiple = f", multiples of {row['multiple_of']}" if row['multiple_of'] > 1 else ''
+    return f"{row['smallest'][1]} to {row['largest'][1]}{multiple}"
 
 
 def _figure(error: float | None) -> str:

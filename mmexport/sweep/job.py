@@ -1,4 +1,4 @@
-"""One job in a process of its own: ``python -m mmexport.sweep.job JOB.json WEIGHTS.pth OUT.json``."""
+"""One job in a process of its own: ``python -m mmexport.sweep.job JOB.json WEIGHTS.pth ROWS.json``."""
 from __future__ import annotations
 
 import json
@@ -9,63 +9,72 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, LoweringError, MMExportError, first_line, last_line
-from .plan import Job, path_of
+from .plan import OUTPUTS, Job, path_of
 
 if TYPE_CHECKING:
     from mmengine.config import Config
 
+    from ..expected import Memory
+    from ..exporter import Exporter
     from ..report import Report
+
+Result = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     spec, weights, out = sys.argv[1:] if argv is None else argv
     logging.disable(logging.WARNING)
     warnings.filterwarnings('ignore')
-    content = json.loads(Path(spec).read_text())
-    job = Job(content['config'], content['backend'], tuple(content['size']), tuple(content['other']))
-    row = run(job, Path(weights))
-    Path(out).write_text(json.dumps(row))
-    if not row['passed'] and row.get('traced'):
-        # The row is safe; a diagnosis may take the rest of the time.
-        row.update(diagnosed(job, row, Path(weights), Path(weights).parents[1] / 'repros'))
+    for rows in run(Job.from_dict(json.loads(Path(spec).read_text())), Path(weights)):
         draft = Path(f'{out}.draft')
-        draft.write_text(json.dumps(row))
+        draft.write_text(json.dumps(rows))
         draft.replace(out)
     return 0
 
 
-def run(job: Job, weights: Path) -> dict[str, Any]:
-    """The row of `job`; what fails is a row with the reason."""
+def run(job: Job, weights: Path) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of `job`, one a format, each time that more is known; what fails is a row with the reason.
+
+    The outputs one after the other over one model, as the default command does; then, where a format failed, the diagnosis, which may
+    take the rest of the time.
+    """
     started = time.perf_counter()
+    results: dict[str, dict[str, Result]] = {backend: {} for backend in job.backends}
+    facts: dict[str, Any] = {}
     try:
-        row = _exported(job, weights)
+        cfg, weights = _prepared(job, weights)
+        memory = _memory()
+        for outputs in OUTPUTS:
+            for backend, result in _exported(cfg, job, weights, outputs, memory, facts).items():
+                results[backend][outputs] = result
+            yield _rows(job, results, facts, started, complete=outputs == OUTPUTS[-1])
+        failed = {backend: next(outputs for outputs in OUTPUTS if not of[outputs]['passed'])
+                  for backend, of in results.items() if not all(result['passed'] for result in of.values())}
+        for backend, outputs in failed.items():
+            if facts:
+                facts.setdefault('diagnoses', {})[backend] = diagnosed(cfg, job, weights, backend, outputs, memory)
+                yield _rows(job, results, facts, started, complete=True)
     except MMExportError as exc:
-        row = dict(passed=False, reason=f'{type(exc).__name__}: {first_line(exc)}')
-        if isinstance(exc, LoweringError):
-            row.update(traced=list(job.size), checked=list(job.other))
+        yield job.rows(complete=True, passed=False, reason=f'{type(exc).__name__}: {first_line(exc)}', seconds=_since(started))
     except Exception as exc:  # Upstream may raise anything while a model is built; in a sweep that is a row.
-        row = dict(passed=False, reason=f'{type(exc).__name__}: {last_line(exc)}')
-    return dict(**job.as_dict(), **row, seconds=round(time.perf_counter() - started, 1))
+        yield job.rows(complete=True, passed=False, reason=f'{type(exc).__name__}: {last_line(exc)}', seconds=_since(started))
 
 
-def diagnosed(job: Job, row: dict[str, Any], weights: Path, repros: Path) -> dict[str, Any]:
-    """Why `row` failed, from a second run that looks for it, and the name of the repro in `repros` where there is one."""
-    from ..config import load_config
-    from ..exporter import Exporter
-    own = row['checked'] is None
-    cfg = _merged(load_config(path_of(job.config)), job.backend, tuple(row['traced']), None if own else job.other)
+def diagnosed(cfg: Config, job: Job, weights: Path, backend: str, outputs: str, memory: Memory) -> dict[str, Any]:
+    """Say why a format failed, from a second run that looks for it; `repro` is the name of the file that shows it, where there is one."""
     with tempfile.TemporaryDirectory() as folder:
-        exporter = Exporter(cfg, str(weights.with_suffix('.own.pth') if own else weights), folder, samples=False)
+        exporter = _exporter(cfg, weights, folder, outputs, [backend], memory, diagnose=True)
         with suppress(MMExportError):  # That it fails is known.
             exporter.run()
-        repro, place = Path(folder) / 'failed' / f'repro_{job.backend}.py', repros / f'{job.name}_{job.backend}.py'
+        repros = weights.parents[1] / 'repros'
+        repro, place = Path(folder) / 'failed' / f'repro_{backend}.py', repros / f'{job.name}_{backend}.py'
         # The line of the repro says whether it fails alone, too.
         lines = [line.replace(f'failed/{repro.name}', f'repros/{place.name}') for line in exporter.consultation.lines()]
         if not repro.is_file():
@@ -75,59 +84,111 @@ def diagnosed(job: Job, row: dict[str, Any], weights: Path, repros: Path) -> dic
     return dict(diagnosis=lines, repro=f'repros/{place.name}')
 
 
-def _exported(job: Job, weights: Path) -> dict[str, Any]:
+def _prepared(job: Job, weights: Path) -> tuple[Config, Path]:
+    """Return the config with the job's options in it and the file of its seeded weights, which is written where there is none.
+
+    A model that takes its own size only is exported without the job's shape, as a user would have to.
+    """
     from ..compat import check_packages
-    from ..config import load_config
     check_packages()
+    own = weights.with_suffix('.own.pth')
+    if job.shape and not own.is_file():
+        cfg = _config(job, job.shape)
+        try:
+            return cfg, _seeded(cfg, weights, job.shape)
+        except InputError as exc:
+            if 'eager' not in str(exc):
+                raise
+    cfg = _config(job, None)
+    return cfg, _seeded(cfg, own if job.shape else weights, (0, 0))
+
+
+def _config(job: Job, shape: tuple[int, int] | None) -> Config:
+    from ..config import load_config
     cfg = load_config(path_of(job.config))
-    try:
-        return _at(cfg, job, weights, job.size, job.other)
-    except InputError as exc:
-        # Some models take one size only: their own.
-        own = _own_size(cfg)
-        if own is None or 'eager' not in str(exc):
-            raise
-        return _at(cfg, job, weights.with_suffix('.own.pth'), own, None)
-
-
-def _at(cfg: Config, job: Job, weights: Path, size: tuple[int, int], other: tuple[int, int] | None) -> dict[str, Any]:
-    import torch
-
-    from ..exporter import Exporter
-    from ..screening import eager_in_words
-    from ..seeding.checkpoint import write_checkpoint
-    cfg = _merged(cfg, job.backend, size, other)
-    if not weights.is_file():
-        # Once for all formats; two that begin together write the same, and in one step.
-        with eager_in_words({'seeding': torch.empty(1, 3, *size)}):
-            write_checkpoint(cfg, weights)
-    with tempfile.TemporaryDirectory() as folder:
-        report = Exporter(cfg, str(weights), folder, samples=False, diagnose=False).run()
-        return _row(report, size, other)
-
-
-def _merged(cfg: Config, backend: str, size: tuple[int, ...], other: tuple[int, int] | None) -> Config:
-    dynamic = ('batch', 'height', 'width') if other else ('batch',)
-    cfg.merge_from_dict({'export.outputs': 'raw', 'export.backends': [backend], 'export.inputs': dict(shape=size, dynamic=dynamic),
-                         'export.verify': dict(shapes=[other] if other else [], batch=2)})
+    if job.images:
+        cfg.merge_from_dict({'export.inputs.image': list(job.images)})
+    if shape:
+        cfg.merge_from_dict({'export.inputs.shape': list(shape)})
     return cfg
 
 
-def _row(report: Report, size: tuple[int, int], other: tuple[int, int] | None) -> dict[str, Any]:
+def _seeded(cfg: Config, weights: Path, size: tuple[int, int]) -> Path:
+    import torch
+
+    from ..screening import eager_in_words
+    from ..seeding.checkpoint import write_checkpoint
+    if not weights.is_file():
+        with eager_in_words({'seeding': torch.empty(1, 3, *size)}):
+            write_checkpoint(cfg, weights)
+    return weights
+
+
+def _memory() -> Memory:
+    from ..expected import Memory
+    return Memory()
+
+
+def _exporter(cfg: Config, weights: Path, folder: str, outputs: str, backends: Sequence[str], memory: Memory, diagnose: bool) -> Exporter:
+    import copy
+
+    from ..exporter import Exporter
+    cfg = copy.deepcopy(cfg)
+    cfg.merge_from_dict({'export.outputs': outputs, 'export.backends': list(backends)})
+    return Exporter(cfg, str(weights), folder, samples=False, memory=memory, diagnose=diagnose)
+
+
+def _exported(cfg: Config, job: Job, weights: Path, outputs: str, memory: Memory, facts: dict[str, Any]) -> dict[str, Result]:
+    """Return by format what came of `outputs`; `facts` gets what is the same for all formats."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            report = _exporter(cfg, weights, folder, outputs, job.backends, memory, diagnose=False).run()
+            facts.update(_facts(report))
+            return {backend: _result(report, backend) for backend in job.backends}
+    except LoweringError as exc:
+        facts.setdefault('task', None)
+        return {backend: dict(passed=False, reason=_own_words(exc, backend)) for backend in job.backends}
+
+
+def _own_words(exc: LoweringError, backend: str) -> str:
+    """Of a message on all formats, what is said of `backend`."""
+    parts = first_line(exc).split('; ')
+    return next((part for part in parts if part.startswith(backend)), first_line(exc))
+
+
+def _facts(report: Report) -> dict[str, Any]:
+    rules = report.plan.rules if report.plan else None
+    shapes = list(report.inputs.values())
+    return dict(task=report.task, traced=list(shapes[0][2:]) if shapes else None, inputs=len(shapes),
+                smallest=[min(shape[axis] for shape in shapes) for axis in (0, 2, 3)],
+                largest=[max(shape[axis] for shape in shapes) for axis in (0, 2, 3)],
+                multiple_of=rules.multiple_of if rules else 1, fixed=bool(rules and rules.fixed))
+
+
+def _result(report: Report, backend: str) -> Result:
     from ..checking.main import EAGER
-    artifact, check = report.artifacts[0], report.checks[0]
-    worst: dict[str, float] = {}
-    for row in check.rows:
-        if row.stage == EAGER and row.max_rel is not None:
-            worst[row.sample] = max(worst.get(row.sample, 0.0), row.max_rel)
-    return dict(passed=bool(report.passed), reason=None if report.passed else '; '.join(report.reasons), task=report.task, worst=worst,
-                floor=max((row.floor for row in check.rows), default=0.0), traced=list(size), checked=list(other) if other else None,
+    if backend in report.failures:
+        return dict(passed=False, reason=report.failures[backend])
+    artifact, check = next((a, c) for a, c in zip(report.artifacts, report.checks, strict=True) if a.backend == backend)
+    passed = bool(report.passed_in(backend))
+    rows = [row for row in check.rows if row.stage == EAGER]
+    agreement = [row.metrics['pixel_agreement'] for row in rows if 'pixel_agreement' in row.metrics]
+    return dict(passed=passed, reason=None if passed else '; '.join(report.reasons),
+                worst=max((row.max_rel for row in rows if row.max_rel is not None), default=None),
+                differs=1 - min(agreement) if agreement else None, floor=max((row.floor for row in rows), default=0.0),
                 bytes=artifact.manifest['bytes'], over_eager=check.over_eager)
 
 
-def _own_size(cfg: Config) -> tuple[int, int] | None:
-    size = cfg.model.get('test_cfg', {}).get('crop_size') or cfg.get('crop_size')
-    return (int(size[0]), int(size[1])) if size else None
+def _rows(job: Job, results: dict[str, dict[str, Result]], facts: dict[str, Any], started: float, complete: bool) -> list[dict[str, Any]]:
+    shared = {name: fact for name, fact in facts.items() if name != 'diagnoses'}
+    return [job.row(backend, complete=complete, passed=complete and all(result['passed'] for result in of.values()),
+                    reason='; '.join(f'{outputs}: {result["reason"]}' for outputs, result in of.items() if not result['passed']) or None,
+                    **shared, **of, **facts.get('diagnoses', {}).get(backend, {}), seconds=_since(started))
+            for backend, of in results.items()]
+
+
+def _since(started: float) -> float:
+    return round(time.perf_counter() - started, 1)
 
 
 def end_with_the_worker() -> None:

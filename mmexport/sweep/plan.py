@@ -13,35 +13,53 @@ from torch.overrides import TorchFunctionMode
 
 from ..errors import ConfigError, MMExportError, SetupError
 
-# What no job was traced at.
-OTHERS = ((320, 384), (256, 320))
+OUTPUTS = ('final', 'raw')
 
 
 @dataclass(frozen=True)
 class Job:
-    """One config in one format: traced at `size`, checked at `other` and at batch 2."""
+    """One config in all formats: what ``tools/export.py CONFIG CHECKPOINT --outputs final raw --backend ...`` does with it.
+
+    Attributes:
+        shape: of the traced input, (H, W), as ``--shape`` gives it; None is the default command's own.
+        images: the user's pictures, as ``--images`` gives them.
+    """
 
     config: str
-    backend: str
-    size: tuple[int, int] = (256, 256)
-    other: tuple[int, int] = OTHERS[0]
+    backends: tuple[str, ...]
+    shape: tuple[int, int] | None = None
+    images: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The config's, as the name of a file."""
         return self.config.replace('::', '_').replace('/', '_').removesuffix('.py')
 
+    def row(self, backend: str, **content: Any) -> dict[str, Any]:
+        """Return the row of one of the formats, with what it is kept under."""
+        shape = list(self.shape) if self.shape else None
+        return dict(config=self.config, backend=backend, shape=shape, images=list(self.images), **content)
+
+    def rows(self, **content: Any) -> list[dict[str, Any]]:
+        """Return the same row for all formats."""
+        return [self.row(backend, **content) for backend in self.backends]
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Job:
+        shape = content['shape']
+        return cls(content['config'], tuple(content['backends']), tuple(shape) if shape else None, tuple(content['images']))
 
-def jobs(packages: Sequence[str], backends: Sequence[str], size: tuple[int, int], match: str | None = None) -> list[Job]:
-    """A job for each chosen config and format, format by format, so that what is cut off has whole formats in it."""
+
+def jobs(packages: Sequence[str], backends: Sequence[str], shape: tuple[int, int] | None = None, match: str | None = None,
+         images: Sequence[str] = ()) -> list[Job]:
+    """Return a job for each chosen config."""
     found = [name for package in packages for name in configs(package, match)]
     if not found:
         raise ConfigError(f'--match {match}: no config of {", ".join(packages)} has that in its name')
-    other = next(other for other in OTHERS if other != tuple(size))
-    return [Job(name, backend, size, other) for backend in backends for name in found]
+    return [Job(name, tuple(backends), shape, tuple(images)) for name in found]
 
 
 def configs(package: str, match: str | None = None) -> list[str]:

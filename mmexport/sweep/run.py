@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,20 @@ Told = Callable[[dict[str, Any], int, int], None]
 
 
 def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | None = None, workers: int | None = None,
-          limit_s: float = 1200, limit_gb: float = 10, told: Told = lambda row, done, all_: None,
-          do: Callable[..., dict[str, Any]] = work, again: bool = False) -> int:
-    """Do what the store has not; returns how many rows were made. Interrupted or killed, the next call goes on from the last row.
+          limit_s: float = 3600, limit_gb: float = 10, told: Told = lambda row, done, all_: None,
+          do: Callable[..., list[dict[str, Any]]] = work, again: bool = False) -> int:
+    """Do what the store has not; returns how many rows were made. Interrupted or killed, the next call goes on from the last job.
 
     Args:
         folder: where the seeded weights lie; every machine of a cluster must see it.
         address: of a Ray cluster; None starts one here, with `workers` of one core each.
-        do: what makes a row of a job, on a worker.
+        do: makes the rows of a job, one a format, on a worker.
         again: do what failed once more. What ran out of time or memory is, without that, where there is more of it now.
-        told: is called with each row, the number done and the number of all.
+        told: is called with each row, the number of rows done and the number of all.
     """
-    missing = [job for job in todo if _is_missing(store.row(job), limit_s, limit_gb, again)]
+    missing = [job for job in (_what_is_missing(job, store, limit_s, limit_gb, again) for job in todo) if job.backends]
+    count = sum(len(job.backends) for job in todo)
+    done = count - sum(len(job.backends) for job in missing)
     made = 0
     if not missing:
         return made
@@ -41,19 +44,28 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
         while waiting:
             ready, _ = ray.wait(list(waiting), num_returns=1)
             job = waiting.pop(ready[0])
+            lost = False
             try:
-                row = ray.get(ready[0])
+                rows = ray.get(ready[0])
             except ray.exceptions.RayTaskError as exc:
-                row = dict(**job.as_dict(), passed=False, reason=f'{type(exc.cause).__name__}: {first_line(exc)}')
+                rows = job.rows(passed=False, reason=f'{type(exc.cause).__name__}: {first_line(exc)}')
             except ray.exceptions.RayError as exc:
                 # Nothing about the job: it is told and not kept, and done by the next call.
-                told(dict(**job.as_dict(), passed=False, reason=f'its worker was lost twice: {type(exc).__name__}; run the sweep again'),
-                     len(todo) - len(waiting), len(todo))
-                continue
-            store.keep(job, row)
-            made += 1
-            told(row, len(todo) - len(waiting), len(todo))
+                lost = True
+                rows = job.rows(passed=False, reason=f'its worker was lost twice: {type(exc).__name__}; run the sweep again')
+            for row in rows:
+                done += 1
+                if not lost:
+                    store.keep(row)
+                    made += 1
+                told(row, done, count)
     return made
+
+
+def _what_is_missing(job: Job, store: Store, limit_s: float, limit_gb: float, again: bool) -> Job:
+    """`job` with the formats only of which the store has no row that stands."""
+    return replace(job, backends=tuple(backend for backend in job.backends
+                                       if _is_missing(store.row(job.row(backend)), limit_s, limit_gb, again)))
 
 
 def _is_missing(row: dict[str, Any] | None, limit_s: float, limit_gb: float, again: bool) -> bool:
@@ -64,7 +76,8 @@ def _is_missing(row: dict[str, Any] | None, limit_s: float, limit_gb: float, aga
 
 
 def weights_of(job: Job, folder: Path) -> Path:
-    return folder / 'weights' / f'{_seeds()}_{job.name}_{job.size[0]}x{job.size[1]}.pth'
+    size = 'x'.join(map(str, job.shape)) if job.shape else 'default'
+    return folder / 'weights' / f'{_seeds()}_{job.name}_{size}.pth'
 
 
 @cache

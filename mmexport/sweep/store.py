@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .plan import Job
-
 _TABLE = ('CREATE TABLE IF NOT EXISTS done (key TEXT PRIMARY KEY, config TEXT, backend TEXT, under TEXT, row TEXT, '
           'at TIMESTAMP DEFAULT CURRENT_TIMESTAMP)')
 
@@ -28,27 +26,23 @@ class Store:
         self.base.execute('PRAGMA journal_mode=WAL')
         self.base.execute(_TABLE)
 
-    def has(self, job: Job) -> bool:
-        return self.row(job) is not None
-
-    def row(self, job: Job) -> dict[str, Any] | None:
-        """Of `job` under these versions and this commit."""
-        found = self.base.execute('SELECT row FROM done WHERE key = ?', (self._key(job),)).fetchone()
+    def row(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the row of the config, format, shape and images in `asked`, under these versions and this commit."""
+        found = self.base.execute('SELECT row FROM done WHERE key = ?', (_key(asked, self.under),)).fetchone()
         return None if found is None else dict(json.loads(found[0]))
 
-    def keep(self, job: Job, row: Mapping[str, Any]) -> None:
+    def keep(self, row: Mapping[str, Any]) -> None:
         self.base.execute('INSERT OR REPLACE INTO done (key, config, backend, under, row) VALUES (?, ?, ?, ?, ?)',
-                          (self._key(job), job.config, job.backend, self.under, json.dumps(row)))
+                          (_key(row, self.under), row['config'], row['backend'], self.under, json.dumps(row)))
 
     def take(self, rows: Iterable[Mapping[str, Any]]) -> int:
         """Keep the rows of a ``zoo.json``, each under what it was made under, where they are not here yet; returns how many were new."""
         before = self.base.total_changes
         for row in rows:
-            job = Job(row['config'], row['backend'], tuple(row['size']), tuple(row['other']))
             under = json.dumps(row['under'], sort_keys=True)
             content = {key: value for key, value in row.items() if key not in ('under', 'at')}
             self.base.execute('INSERT OR IGNORE INTO done (key, config, backend, under, row, at) VALUES (?, ?, ?, ?, ?, ?)',
-                              (_key(job, under), job.config, job.backend, under, json.dumps(content), row.get('at', UNKNOWN)))
+                              (_key(row, under), row['config'], row['backend'], under, json.dumps(content), row.get('at', UNKNOWN)))
         return self.base.total_changes - before
 
     def rows(self) -> list[dict[str, Any]]:
@@ -61,9 +55,7 @@ class Store:
     def close(self) -> None:
         self.base.close()
 
-    def _key(self, job: Job) -> str:
-        return _key(job, self.under)
 
-
-def _key(job: Job, under: str) -> str:
-    return hashlib.sha256(f'{json.dumps(job.as_dict(), sort_keys=True)}{under}'.encode()).hexdigest()
+def _key(row: Mapping[str, Any], under: str) -> str:
+    asked = {name: row[name] for name in ('config', 'backend', 'shape', 'images')}
+    return hashlib.sha256(f'{json.dumps(asked, sort_keys=True)}{under}'.encode()).hexdigest()

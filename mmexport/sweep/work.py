@@ -13,29 +13,40 @@ import time
 from pathlib import Path
 from typing import Any
 
+from .plan import Job
+
 PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def work(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) -> dict[str, Any]:
-    """The row of the job, or one that says how its process ended. A row of a crash says that it was tried twice."""
+def work(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) -> list[dict[str, Any]]:
+    """Return the rows of the job, one a format; those of a process that died say how it ended, after two tries.
+
+    A job that runs out of time keeps what it had found by then.
+    """
     started = time.perf_counter()
     reason = ''
     for _ in range(2):
         with tempfile.TemporaryDirectory() as folder:
-            place, out = Path(folder) / 'job.json', Path(folder) / 'row.json'
+            place, out = Path(folder) / 'job.json', Path(folder) / 'rows.json'
             place.write_text(json.dumps(spec))
             code = _run([sys.executable, '-W', 'ignore', '-m', 'mmexport.sweep.job', str(place), weights, str(out)], limit_s, limit_gb)
-            if out.is_file():
-                return dict(json.loads(out.read_text()))
+            rows = json.loads(out.read_text()) if out.is_file() else []
         if code is None:
-            return _row(spec, f'not done in {limit_s:.0f} s', started, limit_s, limit_gb)
+            return _ended(spec, rows, f'not done in {limit_s:.0f} s', started, limit_s, limit_gb)
+        if rows and all(row['complete'] for row in rows):
+            return list(rows)
         reason = f'its process died with code {code}, twice (a limit of {limit_gb:g} GB is set)'
-    return _row(spec, reason, started, limit_s, limit_gb)
+    return _ended(spec, rows, reason, started, limit_s, limit_gb)
 
 
-def _row(spec: dict[str, Any], reason: str, started: float, limit_s: float, limit_gb: float) -> dict[str, Any]:
-    return dict(**spec, passed=False, reason=reason, limits=[limit_s, limit_gb], seconds=round(time.perf_counter() - started, 1))
+def _ended(spec: dict[str, Any], rows: list[dict[str, Any]], reason: str, started: float, limit_s: float, limit_gb: float,
+           ) -> list[dict[str, Any]]:
+    """The rows that are complete stand; the others fail for `reason`, beside what they have found so far."""
+    found = {row['backend']: row for row in rows}
+    last = dict(complete=True, passed=False, limits=[limit_s, limit_gb], seconds=round(time.perf_counter() - started, 1))
+    return [row if row.get('complete') else {**row, **last, 'reason': '; '.join(filter(None, (row.get('reason'), reason)))}
+            for row in (found.get(backend, Job.from_dict(spec).row(backend)) for backend in spec['backends'])]
 
 
 def _run(command: list[str], limit_s: float, limit_gb: float) -> int | None:

@@ -22,7 +22,7 @@ from mmexport.backends.openvino import OpenVINO
 from mmexport.backends.torchscript import TorchScript
 from mmexport.config import load_config
 from mmexport.diagnosis import Diagnosis
-from mmexport.diagnosis.repro import _read
+from mmexport.diagnosis.repro import _read, same_error
 from mmexport.errors import LoweringError
 from mmexport.model import build_model
 from mmexport.patching import Patch
@@ -85,6 +85,21 @@ def test_the_repro_shows_the_failure_without_mmexport(tmp_path: Path, monkeypatc
                           env={**os.environ, 'PYTHONPATH': str(tmp_path)})
     assert done.returncode == 1
     assert 'data-dependent' in done.stderr
+
+
+@pytest.mark.parametrize(('stage', 'message', 'stderr', 'same'), [
+    ('lowering', 'torch.export of Part failed: GuardError: Could not guard on data-dependent expression u0 > 3',
+     'torch.fx.GuardError: Could not guard on data-dependent expression u17 > 3\n\nSome advice', True),
+    ('lowering', 'torch.export of Part failed: GuardError: Could not guard on data-dependent expression u0 > 3',
+     "ModuleNotFoundError: No module named 'mmseg'", False),
+    ('lowering', 'torch.jit.trace of Part failed: boxes must be sorted', 'RuntimeError: The following failed:\nboxes must be sorted', True),
+    ('file', '2.3e-1 of its scale', 'AssertionError: Tensor-likes are not close!\n\nMismatched elements: 3 / 9', True),
+    ('file', '2.3e-1 of its scale', 'RuntimeError: Tensor-likes are not close', False),
+    ('file', '2.3e-1 of its scale', "NameError: name 'x' is not defined", False),
+])
+def test_a_repro_counts_only_with_the_same_error(stage: str, message: str, stderr: str, same: bool) -> None:
+    found = Diagnosis('onnx', stage, 'part', 'Part', None, None, None, None, message, None, None)
+    assert same_error(found, f'Traceback (most recent call last):\n  File "repro.py", line 3, in <module>\n    form()\n{stderr}\n') is same
 
 
 class Spoiled(Backend):

@@ -1,8 +1,10 @@
 """Which configs a sweep takes, and in which order."""
 from __future__ import annotations
 
+import json
+
 from mmexport.compat import provide_mmcv_ext
-from mmexport.sweep.plan import _by_size, _parameters, configs, jobs, path_of
+from mmexport.sweep.plan import Job, _by_size, _parameters, configs, jobs, path_of
 
 
 def test_the_smallest_of_a_folder_stands_for_it() -> None:
@@ -22,14 +24,10 @@ def test_the_smallest_is_known_where_rates_are_read_from_a_ramp() -> None:
     assert 'mscan-t' in next(iter(_by_size(folder)))[1].name
 
 
-def test_the_other_size_is_never_the_traced_one() -> None:
-    for size in ((256, 256), (320, 384)):
-        job = jobs(['mmseg'], ['onnx'], size, r'fcn_r18b-d8')[0]
-        assert job.size == size
-        assert job.other != size
-
-
-def test_jobs_come_format_by_format() -> None:
-    found = jobs(['mmseg'], ['torchscript', 'onnx'], (256, 256), r'fcn_r18b-d8')
-    assert [job.backend for job in found] == ['torchscript'] * 2 + ['onnx'] * 2
-    assert configs('mmseg', r'fcn_r18b-d8') == [job.config for job in found[:2]]
+def test_a_job_is_one_config_in_all_formats() -> None:
+    found = jobs(['mmseg'], ['torchscript', 'onnx'], match=r'fcn_r18b-d8', images=['a.png'])
+    assert [job.config for job in found] == configs('mmseg', r'fcn_r18b-d8')
+    assert {job.backends for job in found} == {('torchscript', 'onnx')}
+    # What the default command chooses, unless another shape is asked for.
+    assert {job.shape for job in found} == {None}
+    assert Job.from_dict(json.loads(json.dumps(found[0].as_dict()))) == found[0]

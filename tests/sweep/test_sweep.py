@@ -21,13 +21,14 @@ from mmexport.sweep.work import _run, work
 from tests.sweep import jobs as quick
 
 ROOT = Path(__file__).parents[2]
+ERFNET = 'mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py'
 
 
 def test_what_failed_is_done_again_where_that_was_asked_or_limits_grew(tmp_path: Path) -> None:
     job, other = quick.jobs(2)
     store = Store(tmp_path / 'done.sqlite', quick.UNDER)
-    store.keep(job, dict(**job.as_dict(), passed=False, reason='not done in 10 s', limits=[10, 8]))
-    store.keep(other, dict(**other.as_dict(), passed=False, reason='wrong'))
+    store.keep(job.row('torchscript', passed=False, reason='not done in 10 s', limits=[10, 8]))
+    store.keep(other.row('torchscript', passed=False, reason='wrong'))
 
     def made(**options: Any) -> int:
         return sweep([job, other], store, tmp_path, workers=1, do=fails, **options)
@@ -38,55 +39,86 @@ def test_what_failed_is_done_again_where_that_was_asked_or_limits_grew(tmp_path:
     assert made(limit_s=10, limit_gb=8, again=True) == 2
 
 
-def fails(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) -> dict[str, Any]:
-    return dict(**spec, passed=False, reason='not done', limits=[limit_s, limit_gb])
+def fails(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) -> list[dict[str, Any]]:
+    return Job.from_dict(spec).rows(passed=False, reason='not done', limits=[limit_s, limit_gb])
+
+
+def test_only_the_formats_that_are_missing_are_done(tmp_path: Path) -> None:
+    job = Job('mmseg::test/0.py', ('torchscript', 'onnx', 'openvino'))
+    store = Store(tmp_path / 'done.sqlite', quick.UNDER)
+    store.keep(job.row('onnx', passed=True, reason=None))
+    told: list[tuple[str, int, int]] = []
+    assert sweep([job], store, tmp_path, workers=1, do=quick.noted, told=lambda row, done, of: told.append((row['backend'], done, of))) == 2
+    assert told == [('torchscript', 2, 3), ('openvino', 3, 3)]
+    # Another shape, or pictures of the user's, are another question.
+    assert store.row(Job('mmseg::test/0.py', ('onnx',), (256, 256)).row('onnx')) is None
+    assert store.row(Job('mmseg::test/0.py', ('onnx',), None, ('a.png',)).row('onnx')) is None
 
 
 def test_a_failed_row_comes_with_its_diagnosis_and_repro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A branch on data, planted in the backbone."""
-    from mmexport.sweep.job import diagnosed
-    job = Job('mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py', 'onnx', (64, 96), (96, 64))
+    job = Job(ERFNET, ('onnx',), (64, 96))
     weights = weights_of(job, tmp_path)
 
     def planted(self: Any, x: Any) -> Any:
         from torch.nn import functional as F
         return F.relu(x) if x.sum() > -1e9 else x
 
-    assert run(job, weights)['passed']
+    weights.parent.mkdir(parents=True)
+    seeded_at(job, weights)
     monkeypatch.setattr('mmseg.models.backbones.erfnet.NonBottleneck1d.forward', planted)
-    row = run(job, weights)
+    progress = list(run(job, weights))
+    # Final, raw, then the diagnosis: a job that runs out of time keeps what it knows.
+    assert [rows[0]['complete'] for rows in progress] == [False, True, True]
+    row = progress[-1][0]
     assert not row['passed']
-    assert row['traced'] == [64, 96]
-    found = diagnosed(job, row, weights, tmp_path / 'repros')
-    assert any('NonBottleneck1d' in line for line in found['diagnosis'])
-    repro = (tmp_path / found['repro']).read_text()
+    assert not row['final']['passed'] and not row['raw']['passed']
+    assert any('NonBottleneck1d' in line for line in row['diagnosis'])
+    repro = (tmp_path / row['repro']).read_text()
     assert repro.count('\n') < 40
     # It was run in a process of its own, where nothing is planted, and names the config as everybody has it.
-    assert any(f"repro: {found['repro']} (it does not fail" in line for line in found['diagnosis'])
+    assert any(f"repro: {row['repro']} (it does not fail" in line for line in row['diagnosis'])
     assert "f'{mmseg.__path__[0]}/.mim/configs/erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py'" in repro
     under = dict(torch='2.13', commit='one')
-    write([{**row, **found, 'under': under}], tmp_path / 'zoo.json', tmp_path / 'zoo.md')
+    write([{**row, 'under': under}], tmp_path / 'zoo.json', tmp_path / 'zoo.md')
     assert 'NonBottleneck1d' in (tmp_path / 'zoo.md').read_text()
 
 
-def test_a_real_config_makes_a_row_that_the_table_shows(tmp_path: Path) -> None:
-    """The smallest config of mmseg at a small size, through the job's own entry."""
-    job = Job('mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py', 'torchscript', (64, 96), (96, 64))
-    row = run(job, weights_of(job, tmp_path))
-    assert row['passed'], row
-    assert set(row['worst']) == {'traced', 'same shape', '96x64', 'batch 2', 'corner 64x64', 'corner 96x96', 'photograph'}
-    broken = dict(**Job('mmseg::none/none.py', 'onnx').as_dict(), passed=False, reason='ConfigError: a | b')
+def seeded_at(job: Job, weights: Path) -> None:
+    from mmexport.config import load_config
+    from mmexport.seeding.checkpoint import write_checkpoint
+    from mmexport.sweep.plan import path_of
+    cfg = load_config(path_of(job.config))
+    cfg.merge_from_dict({'export.inputs.shape': list(job.shape or (64, 96))})
+    write_checkpoint(cfg, weights)
+
+
+def test_a_real_config_makes_rows_that_the_table_shows(tmp_path: Path) -> None:
+    """The smallest config of mmseg at a small size, two formats in one job, through the job's own entry."""
+    job = Job(ERFNET, ('torchscript', 'onnx'), (64, 96))
+    rows = list(run(job, weights_of(job, tmp_path)))[-1]
+    assert [row['backend'] for row in rows] == ['torchscript', 'onnx']
+    assert all(row['passed'] for row in rows), rows
+    for row in rows:
+        # The default command's own inputs: tall, wide, small in a batch, large, odd, the photograph.
+        assert row['inputs'] >= 7
+        assert row['smallest'][1] < 64 < row['largest'][1]
+        assert row['multiple_of'] == 8
+        assert row['final']['differs'] < 0.01
+        assert row['raw']['worst'] < 1e-4
+    broken = Job('mmseg::none/none.py', ('onnx',)).row('onnx', passed=False, reason='ConfigError: a | b')
     under = dict(torch='2.13', commit='one')
-    write([{**row, 'under': under}, {**broken, 'under': under}], tmp_path / 'zoo.json', tmp_path / 'zoo.md')
+    write([{**rows[0], 'under': under}, {**broken, 'under': under}], tmp_path / 'zoo.json', tmp_path / 'zoo.md')
     text = (tmp_path / 'zoo.md').read_text()
     assert '| torchscript | 1 | 1 | 0 | 1 | 1 |' in text
     assert '| onnx | 1 | 0 | 1 | 1 | 0 |' in text
+    assert ', multiples of 8 |' in text
     assert 'ConfigError: a / b' in text
     assert len(json.loads((tmp_path / 'zoo.json').read_text())) == 2
 
 
 def test_what_cannot_be_built_is_a_row_with_its_reason(tmp_path: Path) -> None:
-    row = run(Job('mmseg::vpd/vpd_sd_4xb8-25k_nyu-480x480.py', 'torchscript'), tmp_path / 'w.pth')
+    [[row]] = run(Job('mmseg::vpd/vpd_sd_4xb8-25k_nyu-480x480.py', ('torchscript',)), tmp_path / 'w.pth')
     assert not row['passed']
     assert 'requirements/optional.txt' in row['reason']
 
@@ -97,8 +129,23 @@ def test_a_process_that_takes_too_long_or_dies_is_a_row(tmp_path: Path) -> None:
     assert time.perf_counter() - started < 20
     assert _run([sys.executable, '-c', 'import os; os.abort()'], 30, 8) == -signal.SIGABRT
     assert _run([sys.executable, '-c', 'x = bytearray(10**9)'], 30, 0.5) == 1
-    row = work(Job('mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py', 'torchscript').as_dict(), str(tmp_path / 'w.pth'), 0.5, 8)
-    assert 'not done in' in row['reason']
+    rows = work(Job(ERFNET, ('torchscript', 'onnx')).as_dict(), str(tmp_path / 'w.pth'), 0.5, 8)
+    assert [row['backend'] for row in rows] == ['torchscript', 'onnx']
+    assert all('not done in' in row['reason'] for row in rows)
+
+
+def test_a_job_that_runs_out_of_time_keeps_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job('mmseg::a/b.py', ('torchscript', 'onnx'))
+
+    def slow(command: list[str], limit_s: float, limit_gb: float) -> None:
+        rows = [job.row('torchscript', complete=True, passed=True), job.row('onnx', complete=False, passed=False, final=dict(passed=True))]
+        Path(command[-1]).write_text(json.dumps(rows))
+
+    monkeypatch.setattr('mmexport.sweep.work._run', slow)
+    first, second = work(job.as_dict(), str(tmp_path / 'w.pth'), 5, 8)
+    assert first == job.row('torchscript', complete=True, passed=True)
+    assert second['final'] == dict(passed=True)
+    assert (second['passed'], second['reason'], second['limits']) == (False, 'not done in 5 s', [5, 8])
 
 
 def test_a_job_and_what_it_started_end_with_a_worker_that_is_killed() -> None:
@@ -122,14 +169,14 @@ def test_a_crash_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def crashing(command: list[str], limit_s: float, limit_gb: float) -> int:
         codes.append(-signal.SIGSEGV)
         if len(codes) == 2:
-            Path(command[-1]).write_text('{"passed": true}')
+            Path(command[-1]).write_text(json.dumps([dict(complete=True, passed=True)]))
         return codes[-1]
 
     monkeypatch.setattr('mmexport.sweep.work._run', crashing)
     spec = quick.jobs(1)[0].as_dict()
-    assert work(spec, 'w.pth', 10, 8) == dict(passed=True)
+    assert work(spec, 'w.pth', 10, 8) == [dict(complete=True, passed=True)]
     assert len(codes) == 2
-    row = work(spec, 'w.pth', 10, 8)
+    [row] = work(spec, 'w.pth', 10, 8)
     assert len(codes) == 4
     assert row['reason'] == 'its process died with code -11, twice (a limit of 8 GB is set)'
     assert row['limits'] == [10, 8]
@@ -145,12 +192,12 @@ def test_the_exit_code_is_of_what_was_asked_for(made: str, code: int, tmp_path: 
             raise KeyboardInterrupt
         for number, job in enumerate(todo):
             if made != 'one is lost' or number:
-                store.keep(job, dict(**job.as_dict(), passed=made != 'one fails' or number > 0, reason='planted'))
+                store.keep(job.row('torchscript', passed=made != 'one fails' or number > 0, reason='planted'))
         return len(todo)
 
     monkeypatch.setattr('mmexport.sweep.command.sweep', swept)
     other = Store(tmp_path / 'done.sqlite', dict(commit='another'))
-    other.keep(Job('mmseg::a/b.py', 'onnx'), dict(**Job('mmseg::a/b.py', 'onnx').as_dict(), passed=False, reason='of another commit'))
+    other.keep(Job('mmseg::a/b.py', ('onnx',)).row('onnx', passed=False, reason='of another commit'))
     other.close()
     assert main(['--out', str(tmp_path), '--match', 'fcn_r18b-d8', '--backend', 'torchscript']) == code
     said = capsys.readouterr().out

@@ -185,7 +185,7 @@ def test_pytorch2libtorch_writes_file_and_picture(project: Path, tmp_path: Path,
     done = run('pytorch2libtorch', project / 'segformer.py', '--checkpoint', project / 'segformer.pth', '--shape', 128, 160,
                '--output-file', tmp_path / 'out.pt', '--verify', '--show', '--input-img', photograph_file)
     assert done.returncode == 0, done.stdout + done.stderr
-    labels = torch.jit.load(str(tmp_path / 'out.pt'))(torch.randn(1, 3, 96, 96))[0]
-    assert labels.shape == (1, 96, 96)
+    labels = torch.jit.load(str(tmp_path / 'out.pt'))(torch.randn(1, 3, 144, 128))[0]
+    assert labels.shape == (1, 144, 128)
     import cv2
     assert cv2.imread(str(tmp_path / 'out.pt.png')).shape == (128, 3 * 160, 3)
