@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mmexport.errors import VerificationError
-from tests.training import train
+from tests.training import config, train
 
 
 def test_hook_exports_and_checks_the_checkpoint_after_training(tmp_path: Path) -> None:
@@ -64,3 +64,22 @@ def test_what_an_export_raises_does_not_end_a_training(tmp_path: Path, monkeypat
     assert 'ZeroDivisionError' in logged[0]
     with pytest.raises(ZeroDivisionError):
         hook.ExportHook(strict=True).after_train(runner)
+
+
+def test_pictures_of_the_validation_set_are_inputs(tmp_path: Path) -> None:
+    """Files of the runner's own loader; a loader that cannot be built costs no export."""
+    from mmengine.runner import Runner
+
+    from mmexport.hook import PICTURES, validation_pictures
+    cfg = config(tmp_path)
+    dataset = {**cfg.train_dataloader.dataset, 'test_mode': True}
+    cfg.merge_from_dict(dict(val_dataloader=dict(batch_size=1, num_workers=0, sampler=dict(type='DefaultSampler', shuffle=False),
+                                                 dataset=dataset), val_cfg=dict(type='ValLoop'), val_evaluator=dict(type='IoUMetric')))
+    runner = Runner.from_cfg(cfg)
+    found = validation_pictures(runner)
+    assert len(found) == PICTURES
+    assert all(Path(picture).parent == tmp_path / 'data' / 'img' for picture in found)
+    warned: list[str] = []
+    logger = type('Logger', (), dict(warning=lambda self, line: warned.append(line)))()
+    assert validation_pictures(type('Runner', (), dict(val_dataloader=dict(dataset=None), logger=logger))()) == []
+    assert 'no validation picture' in warned[0]

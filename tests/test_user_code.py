@@ -1,12 +1,14 @@
 """Code as users write it: what a tracer decides once is turned by an input or refused by the file, and the report names the line."""
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
 from mmexport import Exporter
+from mmexport.checking.admission import why_refused as why_not_taken
 from mmexport.report import Report
 from tests.user_code import config
 
@@ -50,15 +52,41 @@ def test_a_condition_that_only_refuses_is_no_branch(tmp_path: Path) -> None:
     assert not report.branches.unresolved
 
 
-def test_an_accepted_branch_is_no_obstacle_and_is_recorded(tmp_path: Path) -> None:
-    from mmexport.branches import BranchLog
-    from mmexport.branches.recorder import Run, Site
-    site = Site('/home/user/head.py', 12, 4, 'w > h', 'size')
-    runs = {'a': Run(seen={(site, 0, 0): (False, (64, 96))}), 'b': Run(seen={(site, 0, 0): (False, (64, 128))})}
-    log = BranchLog(lambda image: None, 3, runs, {'a': (1, 64, 96), 'b': (1, 64, 128)})
-    assert len(log.open_keys('size')) == 1
-    log.accepted = ('head.py:12',)
-    assert not log.open_keys('size')
+@pytest.mark.parametrize('backend', ['torch_export', 'onnx', 'openvino'])
+@pytest.mark.parametrize('habit', ['branch_on_aspect', 'branch_on_long_side'])
+def test_a_branch_on_a_size_in_the_other_formats(habit: str, backend: str, tmp_path: Path) -> None:
+    """Refused by the file, or exit 1 with the line; never another answer."""
+    report = export(tmp_path, habit, backends=[backend])
+    if habit == 'branch_on_aspect':
+        assert report.passed is False
+        assert 'tests/user_code.py:' in ' '.join(report.reasons), report.reasons
+        return
+    assert report.passed, report.reasons
+    folder = report.artifacts[0].folder
+    image = torch.zeros(1, 3, 64, 2048)
+    manifest = json.loads((folder / 'manifest.json').read_text())
+    assert manifest['inputs'][0]['ranges']['width'][1] < 2000
+    assert 'width' in str(why_not_taken(image, manifest['inputs'][0]))
+
+
+def test_an_unverified_branch_fails_until_it_is_accepted(tmp_path: Path) -> None:
+    """Fourteen sizes that the head asks for one by one are more than are tried."""
+    report = export(tmp_path / 'a', 'fourteen_sizes')
+    assert report.passed is False
+    place = next(word for reason in report.reasons for word in reason.split() if 'user_code.py:' in word).rstrip(':')
+    assert any(f'--accept-branch {place}' in reason for reason in report.reasons), report.reasons
+    report = export(tmp_path / 'b', 'fourteen_sizes', verify=dict(accept_branches=[place]))
+    assert report.passed, report.reasons
+    assert place in report.artifacts[0].manifest['accepted_branches'][0]
+    assert any(line.startswith(f'accepted: {place}') for line in report.lines())
+
+
+def test_a_tracer_warning_on_the_users_line_is_in_the_report(tmp_path: Path) -> None:
+    report = export(tmp_path, 'branch_on_int')
+    lines = list(report.lines())
+    warned = report.artifacts[0].manifest['torchscript']['tracer_warnings']
+    assert any('tests/user_code.py:' in line for line in warned), warned
+    assert any('tests/user_code.py:' in line for line in lines)
 
 
 def test_test_step_has_the_last_word_on_decisions(tmp_path: Path) -> None:

@@ -62,6 +62,12 @@ class UserHead(FCNHead):
     def chunks_of_rows(self, y: Tensor) -> Tensor:
         return torch.cat([y[:, :, start:start + 32] * 1.5 for start in range(0, y.shape[2], 32)], dim=2)
 
+    def fourteen_sizes(self, y: Tensor) -> Tensor:
+        for side in range(17, 31):
+            if y.shape[2] == side:
+                y = y * 1.0
+        return y
+
     def refuses_a_size(self, y: Tensor) -> Tensor:
         if y.shape[2] == 25:
             raise ValueError('no picture of 100 rows')

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import Adapter
+from ..checking.conditions import check_known
 from ..errors import LoweringError, MMExportError, first_line
 from ..ops.lowerings import preferring
 from .base import name_of
@@ -139,7 +140,13 @@ def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str]) -> d
 
 
 def conditions_of(program: ExportedProgram) -> list[str]:
-    """The checks on sizes in `program` as text over the names of the axes, for formats and runners that would lose them."""
+    """Return the checks on sizes in `program` as text over the names of the axes, for formats and runners that would lose them.
+
+    torch leaves one out of the graph that its operators cannot express (``math.ceil(h / 2) > 100``); it is among these.
+
+    Raises:
+        LoweringError: a check is none that a runner could evaluate.
+    """
     import sympy
     image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
     names = {side.node.expr: sympy.Symbol(name, integer=True) for name, axis in AXIS.items()
@@ -147,7 +154,12 @@ def conditions_of(program: ExportedProgram) -> list[str]:
     env = image.meta['val'].fake_mode.shape_env
     expressions = {check.expr for pending in env.deferred_runtime_asserts.values() for check in pending} if env else set()
     # One on a size that depends on data is an affair of the graph.
-    return sorted(str(expression.xreplace(names)) for expression in expressions if expression.free_symbols <= names.keys())
+    found = sorted(str(expression.xreplace(names)) for expression in expressions if expression.free_symbols <= names.keys())
+    try:
+        check_known(found, dict(zip(AXIS, (2, 480, 544), strict=True)))
+    except ValueError as exc:
+        raise LoweringError(f'the model branches on its sizes by a function that a manifest cannot hold: {exc}') from exc
+    return found
 
 
 def narrowed(spec: dict[str, Any], held: dict[str, tuple[int, int]], conditions: list[str]) -> dict[str, Any]:

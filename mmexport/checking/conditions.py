@@ -2,19 +2,24 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.BitAnd: operator.and_, ast.BitOr: operator.or_}
+    ast.Div: operator.truediv, ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_}
 _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne}
 # As sympy and torch print them.
 _CALLS: dict[str, Callable[..., Any]] = {
     'Max': max, 'Min': min, 'Ne': operator.ne, 'Eq': operator.eq, 'Mod': operator.mod, 'PythonMod': operator.mod,
-    'FloorDiv': operator.floordiv, 'CleanDiv': operator.floordiv, 'Not': operator.not_, 'CeilDiv': lambda a, b: -(-a // b)}
+    'FloorDiv': operator.floordiv, 'CleanDiv': operator.floordiv, 'Not': operator.not_, 'CeilDiv': lambda a, b: -(-a // b), 'Abs': abs,
+    'IntTrueDiv': operator.truediv, 'FloatTrueDiv': operator.truediv, 'ToFloat': float, 'PowByNatural': operator.pow,
+    'FloatPow': operator.pow, 'CeilToInt': math.ceil, 'FloorToInt': math.floor, 'TruncToInt': math.trunc, 'RoundToInt': round,
+    'ceiling': math.ceil, 'floor': math.floor, 'sqrt': math.sqrt, 'OpaqueUnaryFn_sqrt': math.sqrt, 'OpaqueUnaryFn_log2': math.log2,
+    'OpaqueUnaryFn_log': math.log, 'OpaqueUnaryFn_exp': math.exp}
 
 
 def refused(conditions: Sequence[str], sizes: Mapping[str, int]) -> str | None:
@@ -26,8 +31,14 @@ def refused(conditions: Sequence[str], sizes: Mapping[str, int]) -> str | None:
     return next((text for text in conditions if not _value(ast.parse(text, mode='eval').body, sizes)), None)
 
 
+def check_known(conditions: Sequence[str], sizes: Mapping[str, int]) -> None:
+    """Raise ValueError where one of `conditions` has something in it that `refused` cannot evaluate."""
+    for text in conditions:
+        _value(ast.parse(text, mode='eval').body, sizes)
+
+
 def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, bool)):
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float, bool)):
         return node.value
     if isinstance(node, ast.Name) and node.id in sizes:
         return sizes[node.id]

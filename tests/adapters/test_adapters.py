@@ -1,13 +1,15 @@
 """Our decisions, from tensor operations, against OpenMMLab's own post-processing."""
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
 from mmexport.adapters import MaskClassification, Segmentation, SemanticMasks, build_adapter
 from mmexport.adapters.mask_classification import boxes_of
 from mmexport.checking.instances import compare_instances
-from mmexport.errors import UnsupportedModelError
+from mmexport.errors import ConfigError, UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.model import build_model
 from mmexport.seeding import seed_model
@@ -106,3 +108,22 @@ def test_a_sliding_config_exports_one_window_and_says_so() -> None:
     adapter = build_adapter(seeded('segmenter_vit_s'))
     assert adapter.notes()['sliding']['window'] == [128, 160]
     assert adapter.notes()['sliding']['stride'] == [85, 107]
+
+
+def test_class_names_of_another_number_are_an_error() -> None:
+    model = copy.copy(seeded('segformer_b0'))
+    model.dataset_meta = dict(classes=('cat', 'dog'))
+    with pytest.raises(ConfigError, match=r'there are 2 class names \(cat, dog, ...\) and the model has 150'):
+        _ = build_adapter(model).classes
+    model.dataset_meta = dict(classes=tuple(map(str, range(150))))
+    assert len(build_adapter(model).classes) == 150
+
+
+def test_a_depth_estimator_is_refused_by_name() -> None:
+    """It has all that a segmentor has, and its outputs are no labels."""
+    from mmseg.models import DepthEstimator
+    model = seeded('segformer_b0')
+    depth = DepthEstimator.__new__(DepthEstimator)
+    depth.__dict__.update(model.__dict__)
+    with pytest.raises(UnsupportedModelError, match='DepthEstimator'):
+        build_adapter(depth)

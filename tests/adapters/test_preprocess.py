@@ -70,3 +70,14 @@ def test_the_exporter_asks(tmp_path: Path) -> None:
     model.data_preprocessor = kinds()[1](mean=theirs.mean.flatten().tolist(), std=theirs.std.flatten().tolist())  # type: ignore[union-attr, operator]
     with pytest.raises(ConfigError, match='Unit'):
         Exporter(tiny('fcn', inputs=dict(normalize=True)), work_dir=tmp_path, model=model).run()
+
+
+def test_the_padding_of_mmsegs_mask2former_is_that_of_its_test_cfg() -> None:
+    """mmseg pads to what ``test_cfg`` says when it predicts, and its own size is of training."""
+    padding = Preprocess.of(seeded('mask2former_r50_ade20k'), inside=False).describe()['padding']
+    assert padding['divisor'] == 32
+    model = model_with(kinds()[0], size=(512, 512), test_cfg=dict(size_divisor=32))
+    preprocess = Preprocess.of(model, inside=False)
+    preprocess.check_against(model)
+    padding = preprocess.describe()['padding']
+    assert (padding['divisor'], padding['size'], padding['sides']) == (32, None, 'right and bottom')

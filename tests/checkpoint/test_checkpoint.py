@@ -242,3 +242,28 @@ def test_a_torchscript_file_with_junk_behind_it_is_still_one(tmp_path: Path) -> 
         file.write(b'\0' * 68_000)
     with pytest.raises(CheckpointError, match='TorchScript|cannot read'):
         read_state_dict(tmp_path / 'script.pth')
+
+
+class Gauge(nn.Module):
+    """A buffer that training fills, one that is learned and starts at random, and a table that the model works out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.layers = nn.Sequential(*(nn.Conv2d(1, 1, 1) for _ in range(100)))
+        self.register_buffer('mean', torch.zeros(4))
+        self.register_buffer('prototypes', torch.randn(4, 2))
+        self.register_buffer('table', torch.arange(8.0))
+
+
+@pytest.mark.parametrize(('lost', 'refused'), [('mean', True), ('prototypes', True), ('table', False), ('weight', True)])
+def test_a_learned_buffer_is_needed_and_a_table_is_not(lost: str, refused: bool, tmp_path: Path) -> None:
+    model = Gauge()
+    torch.save({key: value for key, value in model.state_dict().items() if key != lost}, tmp_path / 'w.pth')
+    state = read_state_dict(tmp_path / 'w.pth')
+    if not refused:
+        assert load_into(Gauge(), state, 'w.pth', rebuild=Gauge).missing == (lost,)
+        return
+    with pytest.raises(CheckpointError, match=lost):
+        load_into(Gauge(), state, 'w.pth', rebuild=Gauge)
+    assert load_into(Gauge(), state, 'w.pth', allow_partial=True, rebuild=Gauge).missing == (lost,)

@@ -1,0 +1,85 @@
+"""A check of the model's own on sizes stays in the program; a check of torch's layouts does not refuse a size that is right."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mmexport.backends import program
+from mmexport.checking.conditions import refused
+
+AUTO = torch.export.Dim.AUTO
+DIMS = ({0: AUTO(min=1, max=64), 2: AUTO(min=64, max=4096), 3: AUTO(min=64, max=4096)},)
+
+
+class Head(nn.Module):
+    """Two strided convolutions, `habit` on the features (N, C, h, w), and their enlargement."""
+
+    def __init__(self, habit: Callable[[Tensor, int, int], Tensor]) -> None:
+        super().__init__()
+        self.first, self.second, self.habit = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 2, 1), habit
+
+    def forward(self, image: Tensor) -> Tensor:
+        features = self.second(self.first(image))
+        features = self.habit(features, features.shape[2], features.shape[3])
+        return F.interpolate(features, size=image.shape[2:], mode='bilinear')
+
+
+def aspect(y: Tensor, h: int, w: int) -> Tensor:
+    return y * 1.5 if 3 * h < 2 * w - 20 else y
+
+
+def long_side(y: Tensor, h: int, w: int) -> Tensor:
+    return y * 1.5 if max(h, w) > 500 else y
+
+
+def checked(y: Tensor, h: int, w: int) -> Tensor:
+    torch._check(h != 96)
+    return y
+
+
+def area(y: Tensor, h: int, w: int) -> Tensor:
+    return y * 1.5 if h * w > 96 * 96 else y
+
+
+def halves(y: Tensor, h: int, w: int) -> Tensor:
+    return y * 1.5 if math.ceil(h / 2) > 100 else y
+
+
+# The size of an image that the traced 480 x 544 answers otherwise than.
+TURNED = {aspect: (1, 3, 128, 512), long_side: (2, 3, 2048, 64), checked: (1, 3, 384, 64), area: (1, 3, 384, 400)}
+
+
+@pytest.mark.parametrize('habit', list(TURNED), ids=lambda habit: habit.__name__)
+def test_a_check_of_the_models_own_stays(habit: Callable[[Tensor, int, int], Tensor]) -> None:
+    torch.manual_seed(0)
+    head = Head(habit).eval()
+    found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    turned = torch.randn(TURNED[habit])
+    same = torch.randn(1, 3, 481, 545)
+    if habit is area:
+        # 120 x 136 lies above the limit, so what turns it is small.
+        turned = torch.randn(1, 3, 128, 128)
+    torch.testing.assert_close(found.module()(same), head(same), rtol=1e-5, atol=1e-5)
+    with pytest.raises((RuntimeError, AssertionError)):
+        found.module()(turned)
+
+
+def test_a_check_that_the_graph_cannot_hold_is_for_the_runner() -> None:
+    found = program._exported(Head(halves).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    conditions = program.conditions_of(found)
+    assert refused(conditions, dict(batch=1, height=2048, width=64)) is not None
+    assert refused(conditions, dict(batch=1, height=480, width=96)) is None
+
+
+def test_a_head_without_checks_takes_every_size() -> None:
+    torch.manual_seed(0)
+    head = Head(lambda y, h, w: y).eval()
+    found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    for size in [(1, 3, 64, 64), (3, 3, 128, 513), (1, 3, 1001, 70)]:
+        image = torch.randn(size)
+        torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)
