@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -220,6 +220,8 @@ class Exporter:
         traced = self.shape[2:]
         with eager_in_words({TRACED: torch.empty(self.shape)}, hint=False):
             if refusal := accepts(*traced):
+                with suppress(InputError):  # Two dtypes that meet are no question of size, and the audit names the line.
+                    self._audit(adapter, picture(self.shape, 0, adapter).to(self.device))
                 other = find_size_rules(accepts, tuple(64 * -(-side // 64) for side in traced))
                 raise InputError(f'the unpatched eager model does not take the traced size: {refusal}. ' + (
                     f'It takes multiples of {other.multiple_of}: --shape {other.up(traced[0])} {other.up(traced[1])}'

@@ -118,6 +118,43 @@ def test_wrong_input_is_one_line_and_writes_nothing(args: list[str], code: int, 
     assert not (tmp_path / 'w').exists()
 
 
+@pytest.mark.parametrize('config', ['own', 'mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py'])
+def test_a_missing_package_is_exit_3_with_what_to_install(config: str, project: Path, tmp_path: Path) -> None:
+    """A machine without mmsegmentation, and a config of it, by path or by name."""
+    code = ('import sys, runpy, importlib.util\n'
+            'find = importlib.util.find_spec\n'
+            'importlib.util.find_spec = lambda name, package=None: None if name.startswith("mmseg") else find(name, package)\n'
+            'class Missing:\n'
+            '    def find_spec(self, name, path=None, target=None):\n'
+            '        if name.split(".")[0] == "mmseg": raise ModuleNotFoundError("No module named \'mmseg\'", name="mmseg")\n'
+            'sys.meta_path.insert(0, Missing())\n'
+            f'sys.argv = ["export", {str(project / "segformer.py") if config == "own" else config!r}, {str(project / "segformer.pth")!r}, '
+            f'"--work-dir", {str(tmp_path / "w")!r}]\n'
+            f'runpy.run_path({str(ROOT / "tools" / "export.py")!r}, run_name="__main__")')
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=ENV, check=False)
+    assert done.returncode == 3, done.stderr
+    assert 'mmexport[seg]' in done.stderr
+    assert 'custom_imports' not in done.stderr
+
+
+def test_a_misspelt_section_gets_a_suggestion(project: Path, tmp_path: Path) -> None:
+    config = tmp_path / 'misspelt.py'
+    config.write_text((project / 'segformer.py').read_text().replace('export = dict(', 'exports = dict('))
+    done = run('export', config, project / 'segformer.pth', '--work-dir', tmp_path / 'w')
+    assert done.returncode == 2
+    assert "a section 'exports', which nothing reads: is it meant to be export?" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_work_dir_that_cannot_be_is_one_line_before_the_model_is_built(project: Path, tmp_path: Path) -> None:
+    (tmp_path / 'file').touch()
+    done = run('export', project / 'segformer.py', project / 'segformer.pth', '--work-dir', tmp_path / 'file' / 'w')
+    assert done.returncode == 2
+    assert str(tmp_path / 'file') in done.stderr
+    assert 'Building the model' not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
 def test_a_size_that_the_model_itself_refuses_is_one_line(project: Path, tmp_path: Path) -> None:
     done = run('export', project / 'segformer.py', project / 'segformer.pth', '--shape', 8, 8, '--work-dir', tmp_path / 'w', '--quiet')
     assert done.returncode == 2, done.stderr
