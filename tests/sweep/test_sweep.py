@@ -239,8 +239,8 @@ def test_of_four_nodes_one_is_killed_and_no_row_is_lost(tmp_path: Path) -> None:
 def test_the_table_says_which_sizes_a_model_takes(tmp_path: Path) -> None:
     job, under = Job('mmseg::a/b.py', ('onnx',)), dict(commit='one')
     facts = dict(traced=[512, 512], smallest=[1, 64, 64], largest=[9, 640, 640], fixed=False, passed=True, reason=None, under=under)
-    write([job.row('onnx', **facts, multiple_of=16), Job('mmseg::a/c.py', ('onnx',)).row('onnx', **{**facts, 'fixed': True}, multiple_of=1)],
-          tmp_path / 'zoo.json', tmp_path / 'zoo.md')
+    other = Job('mmseg::a/c.py', ('onnx',)).row('onnx', **{**facts, 'fixed': True}, multiple_of=1)
+    write([job.row('onnx', **facts, multiple_of=16), other], tmp_path / 'zoo.json', tmp_path / 'zoo.md')
     text = (tmp_path / 'zoo.md').read_text()
     assert '| 64 to 640, multiples of 16 |' in text
     assert '| 512x512 only |' in text
