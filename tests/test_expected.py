@@ -41,11 +41,29 @@ def test_one_image_that_noise_moves_brings_all_noises_for_all(monkeypatch: pytes
         return (raw if known or image.shape[2] == 96 else jumped), seen
 
     monkeypatch.setattr(adapter, 'watch', watch)
-    samples = expect(adapter, IMAGES, 1e-4, 3, memory)
+    samples = expect(adapter, IMAGES, 1e-4, 3, memory, as_given=IMAGES)
     assert samples[0].floors['logits'] > 0.1
     assert samples[1].floors['logits'] == 0
     assert _noises(memory) == ['noise 0', 'noise 1', 'noise 2']
     assert len(memory.seen) == 8
+
+
+def test_a_small_picture_on_which_eager_jumps_is_replaced_by_one_on_which_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = build_adapter(seeded('segformer_b0'), outputs='raw')
+    image = torch.rand(1, 3, 64, 64)
+    calm = adapter.watch
+
+    def watch(asked: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        (logits,), seen = calm(asked)
+        near = 0 < float((asked - image).abs().max()) < 1e-3
+        return (-logits if near else logits,), seen
+
+    monkeypatch.setattr(adapter, 'watch', watch)
+    moved, given = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 1, Memory())
+    assert moved.floors == {'logits': 0.0}
+    assert 1e-3 < float((moved.image - image).abs().max()) < 0.1
+    assert given.floors['logits'] > 0.1
+    assert torch.equal(given.image, image)
 
 
 def test_a_synthetic_picture_is_moved_off_the_models_close_calls_and_a_photograph_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
