@@ -14,11 +14,12 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 # pip leaves byte code to the first process (--no-compile); with this set, every process would compile torch and mmdet anew, some 10 s each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup formats demo test lint verify-configs cpp clean
+.PHONY: help setup formats demo test lint mutation verify-configs cpp clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
 	@echo "make lint: ruff and mypy.   make verify-configs: export and verify every config, full size (hours on two cores)."
+	@echo "make mutation: change what judges files, one place at a time, and see whether a test notices (an hour)."
 	@echo "make cpp: build examples/cpp on LibTorch (cmake, a compiler) and run it on Mask2Former-R50 and SegFormer-B0."
 
 setup: $(READY)
@@ -53,6 +54,12 @@ test: $(FORMATS)
 lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+
+# Not in CI: an hour or so on two cores. Goes on where it was interrupted; `mutmut results` in mutants/ lists what survived.
+mutation: $(FORMATS)
+	$(PIP) mutmut==3.8.1
+	OMP_NUM_THREADS=1 $(PY) -m mutmut run --max-children 2
+	$(PY) benchmarks/mutation.py --out benchmarks/results/mutation.json
 
 verify-configs: $(READY)
 	$(PY) benchmarks/verify_configs.py --out benchmarks/results/verify_configs.json
