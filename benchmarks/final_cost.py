@@ -46,10 +46,12 @@ def measured(name: str, formats: list[str], size: tuple[int, int], rounds: int) 
     from mmexport.config import load_config
     from mmexport.device.outside import stop_gradients
     from mmexport.inputs.synthetic import picture
-    from mmexport.model import build_model
+    from mmexport.manifest import describe
+    from mmexport.model import build_model, versions
     from mmexport.patching import patched
     from mmexport.seeding import seed_model
-    model = build_model(load_config(CONFIGS / f'{name}.py'))
+    cfg = load_config(CONFIGS / f'{name}.py')
+    model = build_model(cfg)
     seed_model(model, size=size)
     stop_gradients(model)
     for format_name in formats:
@@ -60,8 +62,9 @@ def measured(name: str, formats: list[str], size: tuple[int, int], rounds: int) 
                 image = picture((1, 3, *size), 0, adapter)
                 adapter.guard = InputGuard(tuple(image.shape), ('batch', 'height', 'width'))
                 backend = build_backend(format_name)
-                with patched('auto'):
-                    artifact = backend.lower(adapter, image, Path(folder) / outputs, {})
+                with patched('auto') as applied:
+                    manifest = describe(adapter, image, applied, versions(), cfg, None)
+                    artifact = backend.lower(adapter, image, Path(folder) / outputs, manifest)
                 runs[outputs] = backend.load(artifact, 'cpu')
             others = Others()
             seconds = in_turn(runs, image, rounds, perf_counter)

@@ -134,9 +134,9 @@ class MaskClassification(Adapter):
         """Rows in falling order of class score, things first; rows from `num` on are zero."""
         queries = self._top_queries(cls_logits)
         count, labels, thing, query = queries['count'], queries['labels'], queries['thing'], queries['query']
-        assert statistics.positive is not None
+        assert statistics.positive is not None and statistics.columns is not None and statistics.rows is not None
         masks = _rows(statistics.positive, query) & thing[:, :, None, None]
-        boxes = boxes_of(statistics.positive).gather(1, query[:, :, None].expand(-1, -1, 4)) * thing[:, :, None]
+        boxes = boxes_around(statistics.columns, statistics.rows).gather(1, query[:, :, None].expand(-1, -1, 4)) * thing[:, :, None]
         scores = queries['scores'] * statistics.inside.gather(1, query) * thing
         return boxes, scores, torch.where(thing, labels, torch.zeros_like(labels)), masks, count
 
@@ -217,9 +217,14 @@ def _rows(masks: Tensor, query: Tensor) -> Tensor:
 
 def boxes_of(masks: Tensor) -> Tensor:
     """masks (N, K, H, W) bool -> boxes (N, K, 4) as mmdet's mask2bbox: x1, y1, x2 + 1, y2 + 1; zeros for an empty mask."""
+    return boxes_around(masks.any(dim=2), masks.any(dim=3))
+
+
+def boxes_around(columns: Tensor, rows: Tensor) -> Tensor:
+    """Boxes (N, K, 4) of masks that have a pixel in `columns` (N, K, W) and `rows` (N, K, H); see `boxes_of`."""
     corners = []
-    for filled in (masks.any(dim=2), masks.any(dim=3)):
-        position = torch.arange(filled.shape[-1], device=masks.device).expand_as(filled)
+    for filled in (columns, rows):
+        position = torch.arange(filled.shape[-1], device=filled.device).expand_as(filled)
         first = torch.where(filled, position, torch.full_like(position, 1 << 30)).amin(dim=-1)
         last = torch.where(filled, position + 1, torch.zeros_like(position)).amax(dim=-1)
         corners.append((torch.where(filled.any(dim=-1), first, torch.zeros_like(first)), last))

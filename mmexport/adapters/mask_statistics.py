@@ -25,6 +25,7 @@ class MaskStatistics:
         area: (N, Q), pixels of a probability of at least one half.
         inside: (N, Q), the mean probability where the mask is positive.
         positive: (N, Q, H, W), where the mask is positive; None where it was not asked for.
+        columns, rows: (N, Q, W) and (N, Q, H), which of them have a positive pixel; None likewise.
     """
 
     winner: Tensor
@@ -32,12 +33,14 @@ class MaskStatistics:
     area: Tensor
     inside: Tensor
     positive: Tensor | None
+    columns: Tensor | None
+    rows: Tensor | None
 
 
 def mask_statistics(mask_logits: Tensor, size: tuple[int, int], weights: Tensor, masks_too: bool) -> MaskStatistics:
     """Enlarge mask_logits (N, Q, h, w) to `size` and go over them once; `weights` (N, Q) are of the queries."""
     best, sure, winner = (torch.empty(0, device=weights.device),) * 3
-    areas, insides, positives = [], [], []
+    areas, insides, positives, columns, rows = [], [], [], [], []
     for first in range(0, mask_logits.shape[1], QUERIES):
         masks = F.interpolate(mask_logits[:, first:first + QUERIES], size=size, mode='bilinear', align_corners=False)
         probabilities = masks.sigmoid()
@@ -48,6 +51,9 @@ def mask_statistics(mask_logits: Tensor, size: tuple[int, int], weights: Tensor,
             filled = positive.to(masks.dtype)
             insides.append((probabilities * filled).flatten(2).sum(dim=2) / (filled.flatten(2).sum(dim=2) + 1e-6))
             positives.append(positive)
+            # Of the logits, which have vectorized reductions; torch.any of booleans takes twenty times as long.
+            columns.append(masks.amax(dim=2) > 0)
+            rows.append(masks.amax(dim=3) > 0)
         products = weights[:, first:first + QUERIES, None, None] * probabilities
         for number in range(masks.shape[1]):
             product, probability = products[:, number], probabilities[:, number]
@@ -56,7 +62,8 @@ def mask_statistics(mask_logits: Tensor, size: tuple[int, int], weights: Tensor,
                 continue
             # Strictly: of equal products the first query wins, as argmax has it.
             ahead = product > best
-            best, sure = torch.where(ahead, product, best), torch.where(ahead, probability, sure)
-            winner = torch.where(ahead, torch.full_like(winner, first + number), winner)
-    return MaskStatistics(winner.to(torch.int64), sure, torch.cat(areas, dim=1), torch.cat(insides, dim=1) if masks_too else areas[0],
-                          torch.cat(positives, dim=1) if masks_too else None)
+            best, sure = torch.maximum(product, best), torch.where(ahead, probability, sure)
+            winner = torch.where(ahead, first + number, winner)
+    inside = torch.cat(insides, dim=1) if masks_too else areas[0]
+    asked = [torch.cat(found, dim=1) if masks_too else None for found in (positives, columns, rows)]
+    return MaskStatistics(winner.to(torch.int64), sure, torch.cat(areas, dim=1), inside, *asked)
