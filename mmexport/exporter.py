@@ -15,7 +15,7 @@ from .adapters import Adapter, build_adapter
 from .adapters.base import InputGuard
 from .artifact import Artifact, check_work_dir, staging_dir
 from .backends import Backend, build_backend
-from .branches import Branches, BranchLog, settle
+from .branches import Branches, BranchLog, Unclear, settle
 from .branches import Run as BranchRun
 from .checking.compare import compare
 from .checking.samples import Sample
@@ -336,11 +336,13 @@ class Exporter:
                     sample = expect(adapter, {name: image}, self.tolerance, noises, self.memory, as_given=PLAIN)[0]
             except InputError:  # Eager itself refuses it: a size, or a picture, that the model does not take.
                 return None
-            return (sample, self.memory.branches[name]) if self._decides_clearly(adapter, sample) else None
+            if not self._decides_clearly(adapter, sample):
+                raise Unclear(name)
+            return sample, self.memory.branches[name]
 
         with self.step('Looking for inputs that turn branches', 'making inputs'):
             return settle(log, ranges_of([tuple(sample.image.shape) for sample in samples], self._open_axes(plan)), plan.rules.multiple_of,
-                          lambda shape: picture((shape[0], adapter.channels, *shape[1:]), 50, adapter).to(self.device),
+                          lambda shape, seed: picture((shape[0], adapter.channels, *shape[1:]), 50 + seed, adapter).to(self.device),
                           lambda kind: plain_picture((self.shape[0], adapter.channels, *small[1:]), kind, adapter).to(self.device),
                           add, self.memory.note)
 

@@ -2,6 +2,6 @@
 from .findings import Branches, judge_branches
 from .recorder import Run, Site, recorded
 from .search import BranchLog
-from .settle import settle
+from .settle import Unclear, settle
 
-__all__ = ['BranchLog', 'Branches', 'Run', 'Site', 'judge_branches', 'recorded', 'settle']
+__all__ = ['BranchLog', 'Branches', 'Run', 'Site', 'Unclear', 'judge_branches', 'recorded', 'settle']

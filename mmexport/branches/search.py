@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -23,6 +23,7 @@ class BranchLog:
         runs: what was recorded, by input that is verified; `shapes` has their sizes.
         swept: what was recorded without values, by size.
         accepted: branches (FILE:LINE) that the user answers for.
+        refused: branches that a size turned which eager does not take.
     """
 
     model: Callable[[Tensor], Any]
@@ -31,6 +32,12 @@ class BranchLog:
     shapes: dict[str, Shape]
     swept: dict[Shape, Run] = field(default_factory=dict)
     accepted: Sequence[str] = ()
+    refused: set[Key] = field(default_factory=set)
+
+    def refuse(self, shape: Shape) -> None:
+        """Note that eager does not take `shape`, so that nothing turns there."""
+        self.refused |= {key for key in self.open_keys('size') if self.turns(key, shape)}
+        self.swept[shape] = replace(self.sweep(shape), error='eager does not take this size')
 
     def sweep(self, shape: Shape) -> Run:
         """Return what is decided at `shape`, running the model without values where it was not run yet."""
@@ -78,15 +85,18 @@ def search_sizes(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple
     high = tuple(ranges[name][1] if name in ranges else _fixed(log, axis) for axis, name in enumerate(AXES))
     start = min(log.shapes.values(), key=area)
     step = (1, multiple, multiple)
-    shapes = sorted({*log.shapes.values(), *_candidates(low, high, start, step)}, key=area)
     for candidate in _candidates(low, high, start, step):
         log.sweep(candidate)
     found: dict[Key, Shape] = {}
     for key in sorted(log.open_keys('size'), key=str):
         shape: Shape | None = next((known for known in found.values() if log.turns(key, known)), None)
         if shape is None:
-            turned = next((known for known in shapes if known in log.swept and log.turns(key, known)), None)
-            shape = _smaller(log, key, turned, start, step, most) if turned else _where_equal(log, key, step, most)
+            turned = [known for known in sorted(log.swept, key=area) if log.turns(key, known)]
+            if key in log.refused and turned:
+                # The smallest of them eager does not take: the largest is the farthest from it.
+                shape = turned[-1]
+            else:
+                shape = _smaller(log, key, turned[0], start, step, most) if turned else _where_equal(log, key, step, most)
         if shape is not None:
             found[key] = shape
     return found

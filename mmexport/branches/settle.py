@@ -12,12 +12,19 @@ from .recorder import Key, Run
 from .search import BranchLog, Shape, area, search_sizes
 
 ROUNDS, MOST = 4, 12
+# Pictures of one size, until eager is sure of its decisions on one.
+PICTURES = 3
 
-# Runs eager on an input (its name, the image), and returns the sample with what was recorded; None where eager refuses it.
+
+class Unclear(Exception):
+    """Eager is not sure enough of its decisions on this picture for a comparison; another of the same size may do."""
+
+
+# Runs eager on an input (its name, the image), and returns the sample with what was recorded; None where eager refuses the size.
 Add = Callable[[str, Tensor], tuple[Sample, Run] | None]
 
 
-def settle(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple: int, scene: Callable[[Shape], Tensor],
+def settle(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple: int, scene: Callable[[Shape, int], Tensor],
            plain: Callable[[str], Tensor], add: Add, note: str | None = None) -> tuple[Branches, list[Sample]]:
     """Return the branches of the model, and samples at the sizes and of the pictures that turn those which no input turned so far.
 
@@ -25,30 +32,47 @@ def settle(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple: int,
         log: with the runs of all inputs so far; gets those of new ones.
         ranges: sizes within which to look, by open axis.
         multiple: what the sides must be multiples of.
-        scene: makes a picture of a size, `plain` one without content by its name.
+        scene: makes a picture of a size and a seed, `plain` one without content by its name.
         note: why nothing was recorded; then there is nothing to find.
     """
     if note is not None:
         return Branches(note=note), []
     samples: list[Sample] = []
-    refused: set[Shape] = set()
+    # Of a size at which nothing could be compared; its branches stay unresolved.
+    unclear: set[Shape] = set()
     unresolved: dict[Key, Shape] = {}
     for _ in range(ROUNDS):
-        unresolved = {key: shape for key, shape in search_sizes(log, ranges, multiple).items() if shape not in refused}
-        fresh = sorted(set(unresolved.values()), key=area)
+        unresolved = search_sizes(log, ranges, multiple)
+        fresh = sorted(set(unresolved.values()) - unclear, key=area)
         if not fresh or len(samples) >= MOST:
             break
         for shape in fresh:
-            if any(log.turns(key, shape) for key in log.open_keys('size')):
+            if len(samples) < MOST and any(log.turns(key, shape) for key in log.open_keys('size')):
                 name = 'branch ' + 'x'.join(map(str, shape))
-                made = add(name, scene(shape))
+                try:
+                    made = _first_clear(add, name, shape, scene)
+                except Unclear:
+                    unclear.add(shape)
+                    continue
                 if made is None:
-                    refused.add(shape)
+                    # At a size that eager does not take nothing can go wrong; the next round looks for another one.
+                    log.refuse(shape)
                     continue
                 samples.append(made[0])
                 log.runs[name], log.shapes[name] = made[1], shape
     samples += _plain(log, plain, add)
-    return judge_branches(log, [key for key in unresolved if key in log.open_keys('size')]), samples
+    left = log.open_keys('size')
+    return judge_branches(log, [key for key, shape in unresolved.items() if key in left and log.turns(key, shape)]), samples
+
+
+def _first_clear(add: Add, name: str, shape: Shape, scene: Callable[[Shape, int], Tensor]) -> tuple[Sample, Run] | None:
+    for seed in range(PICTURES):
+        try:
+            return add(name, scene(shape, seed))
+        except Unclear:
+            if seed == PICTURES - 1:
+                raise
+    return None
 
 
 def _plain(log: BranchLog, plain: Callable[[str], Tensor], add: Add) -> list[Sample]:
@@ -56,7 +80,10 @@ def _plain(log: BranchLog, plain: Callable[[str], Tensor], add: Add) -> list[Sam
     samples = []
     for kind in PLAIN:
         keys = log.open_keys('value')
-        made = add(kind, plain(kind)) if keys else None
+        try:
+            made = add(kind, plain(kind)) if keys else None
+        except Unclear:
+            continue
         if made is None:
             continue
         if any(key in made[1].seen and made[1].seen[key][0] not in log.answers(key) for key in keys):

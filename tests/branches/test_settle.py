@@ -1,0 +1,85 @@
+"""Inputs are added until every branch that an input can turn is turned; what cannot be compared is never taken for turned."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import mmexport
+from mmexport.branches import Branches, BranchLog, Run, Unclear, recorded, settle
+from mmexport.branches.search import Shape
+from mmexport.checking.samples import Sample
+
+# A call of the model by mmexport, at which the recorder ends the chain of callers that tells a branch from the same one in another module.
+CALLED = compile('model(image)', str(Path(mmexport.__file__).parent / 'called.py'), 'eval')
+RANGES = dict(height=(64, 320), width=(64, 320))
+
+
+def settled(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any]) -> tuple[Branches, list[Sample]]:
+    """`model` was run on two squares and on the corners of the ranges between them."""
+    shapes: dict[str, Shape] = {'small': (1, 64, 64), 'large': (1, 320, 320), 'wide': (1, 64, 320), 'tall': (1, 320, 64)}
+    runs = {name: run_of(model, torch.zeros(1, 3, *shape[1:])) for name, shape in shapes.items()}
+    log = BranchLog(model, 3, runs, shapes)
+    return settle(log, RANGES, 1, lambda shape, seed: torch.full((shape[0], 3, *shape[1:]), float(seed)),
+                  lambda kind: torch.zeros(1, 3, 64, 64), add)
+
+
+def run_of(model: Callable[[Tensor], Tensor], image: Tensor) -> Run:
+    run = Run()
+    with recorded(run, image):
+        eval(CALLED, dict(model=model, image=image))
+    return run
+
+
+def between(image: Tensor) -> Tensor:
+    if 100 < image.shape[2] < 140:
+        return image * 2
+    return image
+
+
+def sample_of(model: Callable[[Tensor], Tensor], name: str, image: Tensor) -> tuple[Sample, Run]:
+    return Sample(name, image, {'out': model(image)}), run_of(model, image)
+
+
+def test_a_size_that_turns_a_branch_is_added() -> None:
+    branches, samples = settled(between, lambda name, image: sample_of(between, name, image))
+    assert any(100 < sample.image.shape[2] < 140 for sample in samples)
+    assert [site.text for site in branches.turned]
+    assert not branches.unresolved
+
+
+def test_another_picture_is_taken_where_eager_is_not_sure_of_one() -> None:
+    asked: list[float] = []
+
+    def add(name: str, image: Tensor) -> Any:
+        asked.append(float(image.flatten()[0]))
+        if asked[-1] < 2:
+            raise Unclear(name)
+        return sample_of(between, name, image)
+
+    branches, samples = settled(between, add)
+    assert asked[:3] == [0.0, 1.0, 2.0]
+    assert samples
+    assert not branches.unresolved
+
+
+def test_a_branch_that_could_not_be_compared_is_unresolved() -> None:
+    def add(name: str, image: Tensor) -> Any:
+        raise Unclear(name)
+
+    branches, samples = settled(between, add)
+    assert samples == []
+    assert branches.unresolved
+    assert 'test_settle.py' in branches.reasons[0]
+
+
+@pytest.mark.parametrize('refused', [range(100, 140), range(100, 125)])
+def test_a_size_that_eager_does_not_take_leads_to_another(refused: range) -> None:
+    """Where all sizes that turn it are refused, nothing can go wrong; else one of the others is checked."""
+    branches, samples = settled(between, lambda name, image: None if image.shape[2] in refused else sample_of(between, name, image))
+    assert bool([sample for sample in samples if 100 < sample.image.shape[2] < 140]) is (140 - 1 not in refused)
+    assert not branches.unresolved
