@@ -150,11 +150,14 @@ def _smaller(log: BranchLog, key: Key, shape: Shape, start: Shape, step: Sequenc
 
 def _where_equal(log: BranchLog, key: Key, step: Sequence[int], most: int) -> Shape | None:
     """Find where two operands meet between two sizes at which the one, then the other is the larger, for == and !=."""
+    # The corners of the ranges are among the verified: they differ by one axis each.
+    runs = {**{log.shapes[name]: run for name, run in log.runs.items()}, **log.swept}
+
     def margin(shape: Shape) -> float:
-        one, other = log.sweep(shape).seen[key][1][:2]
+        one, other = (runs.get(shape) or log.sweep(shape)).seen[key][1][:2]
         return float(one - other)
 
-    met = sorted((shape for shape, run in log.swept.items() if not run.error and key in run.seen), key=area)
+    met = sorted((shape for shape, run in runs.items() if not run.error and key in run.seen), key=area)
     under, over = [shape for shape in met if margin(shape) < 0], [shape for shape in met if margin(shape) > 0]
     for axis in range(3):
         for one, two in product(under, over):

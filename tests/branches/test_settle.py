@@ -83,3 +83,14 @@ def test_a_size_that_eager_does_not_take_leads_to_another(refused: range) -> Non
     branches, samples = settled(between, lambda name, image: None if image.shape[2] in refused else sample_of(between, name, image))
     assert bool([sample for sample in samples if 100 < sample.image.shape[2] < 140]) is (140 - 1 not in refused)
     assert not branches.unresolved
+
+
+def test_an_equality_is_met_by_bisection() -> None:
+    def equal(image: Tensor) -> Tensor:
+        if image.shape[3] == 203:
+            return image * 2
+        return image
+
+    branches, samples = settled(equal, lambda name, image: sample_of(equal, name, image))
+    assert [sample.image.shape[3] for sample in samples] == [203]
+    assert branches.turned and not branches.unresolved
