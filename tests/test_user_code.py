@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mmexport import Exporter
-from mmexport.checking.admission import why_refused as why_not_taken
+from mmexport.checking.admission import why_refused
 from mmexport.report import Report
 from tests.user_code import config
 
@@ -65,7 +65,7 @@ def test_a_branch_on_a_size_in_the_other_formats(habit: str, backend: str, tmp_p
     folder = report.artifacts[0].folder
     manifest = json.loads((folder / 'manifest.json').read_text())
     assert manifest['inputs'][0]['ranges']['width'][1] < 2000
-    assert 'width' in str(why_not_taken(manifest['inputs'][0], torch.zeros(1, 3, 64, 2048)))
+    assert 'width' in str(why_refused(manifest['inputs'][0], torch.zeros(1, 3, 64, 2048)))
 
 
 def test_an_unverified_branch_fails_until_it_is_accepted(tmp_path: Path) -> None:

@@ -50,21 +50,24 @@ def run(job: Job, weights: Path) -> Iterator[list[dict[str, Any]]]:
     facts: dict[str, Any] = {}
     try:
         cfg, weights = _prepared(job, weights)
-        memory = _memory()
+        from ..expected import Memory
+        memory = Memory()
         for outputs in OUTPUTS:
             for backend, result in _exported(cfg, job, weights, outputs, memory, facts).items():
                 results[backend][outputs] = result
             yield _rows(job, results, facts, started, complete=outputs == OUTPUTS[-1])
-        failed = {backend: next(outputs for outputs in OUTPUTS if not of[outputs]['passed'])
-                  for backend, of in results.items() if not all(result['passed'] for result in of.values())}
-        for backend, outputs in failed.items():
-            if facts:
-                facts.setdefault('diagnoses', {})[backend] = diagnosed(cfg, job, weights, backend, outputs, memory)
-                yield _rows(job, results, facts, started, complete=True)
     except MMExportError as exc:
         yield job.rows(complete=True, passed=False, reason=f'{type(exc).__name__}: {first_line(exc)}', seconds=_since(started))
+        return
     except Exception as exc:  # Upstream may raise anything while a model is built; in a sweep that is a row.
         yield job.rows(complete=True, passed=False, reason=f'{type(exc).__name__}: {last_line(exc)}', seconds=_since(started))
+        return
+    failed = {backend: next(outputs for outputs in OUTPUTS if not of[outputs]['passed'])
+              for backend, of in results.items() if not all(result['passed'] for result in of.values())}
+    # The rows are out: an error of the diagnosis ends this process, and no row with it.
+    for backend, outputs in failed.items():
+        facts.setdefault('diagnoses', {})[backend] = diagnosed(cfg, job, weights, backend, outputs, memory)
+        yield _rows(job, results, facts, started, complete=True)
 
 
 def diagnosed(cfg: Config, job: Job, weights: Path, backend: str, outputs: str, memory: Memory) -> dict[str, Any]:
@@ -124,11 +127,6 @@ def _seeded(cfg: Config, weights: Path, size: tuple[int, int]) -> Path:
     return weights
 
 
-def _memory() -> Memory:
-    from ..expected import Memory
-    return Memory()
-
-
 def _exporter(cfg: Config, weights: Path, folder: str, outputs: str, backends: Sequence[str], memory: Memory, diagnose: bool) -> Exporter:
     import copy
 
@@ -146,7 +144,6 @@ def _exported(cfg: Config, job: Job, weights: Path, outputs: str, memory: Memory
             facts.update(_facts(report))
             return {backend: _result(report, backend) for backend in job.backends}
     except LoweringError as exc:
-        facts.setdefault('task', None)
         return {backend: dict(passed=False, reason=_own_words(exc, backend)) for backend in job.backends}
 
 
