@@ -46,13 +46,18 @@ class Proof:
             return checks, samples
         with self.step('Checking again, with the floors of a closer look'):
             # It finds more jumps of eager's own and never fewer: what has passed passes.
-            return [check if check.passed else self._checked(artifact, closer, scratch)
+            return [check if check.passed or check.died else self._checked(artifact, closer, scratch, first=check)
                     for artifact, check in zip(artifacts, checks, strict=True)], closer
 
-    def _checked(self, artifact: Artifact, samples: Sequence[Sample], scratch: Path, checker: FreshProcess | None = None) -> Verification:
-        """The verdict, and eager's time taken right after the file's own: a machine that others use is not as fast a minute later."""
+    def _checked(self, artifact: Artifact, samples: Sequence[Sample], scratch: Path, checker: FreshProcess | None = None,
+                 first: Verification | None = None) -> Verification:
+        """Return the verdict, with eager's time taken right after the file's own: a machine that others use is not as fast a minute later.
+
+        Args:
+            first: an earlier verdict on the same file; what passed there is not run again.
+        """
         raw = raw_folder(artifact.folder)
-        check = verify(artifact, samples, self.tolerance, self.device, scratch, checker, raw if raw.is_dir() else None)
+        check = verify(artifact, samples, self.tolerance, self.device, scratch, checker, raw if raw.is_dir() else None, first)
         if check.seconds is None:
             return check
         return replace(check, eager_s=typical_seconds(self.adapter, samples[0].image.to(self.device)))

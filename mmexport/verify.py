@@ -14,7 +14,7 @@ from .adapters import Adapter
 from .artifact import SAMPLES, Artifact
 from .checking.compare import compare
 from .checking.comparison import Comparison
-from .checking.main import EAGER, judge_samples, verdict
+from .checking.main import AGAIN, EAGER, judge_samples, verdict
 from .checking.samples import Sample, write_samples
 from .expected import NOISE, model_floors
 from .fresh import FreshProcess, waiting
@@ -40,6 +40,11 @@ class Verification:
     @property
     def reason(self) -> str | None:
         return None if self.found is None else verdict(dict(self.found))
+
+    @property
+    def failed_samples(self) -> set[str]:
+        """The samples on which the file did not agree with eager."""
+        return {row.sample.removesuffix(AGAIN) for row in self.rows if row.stage == EAGER and not row.passed}
 
     @property
     def seconds(self) -> float | None:
@@ -70,17 +75,20 @@ def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) 
 
 
 def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, device: torch.device, scratch: Path,
-           started: FreshProcess | None = None, raw: Path | None = None) -> Verification:
+           started: FreshProcess | None = None, raw: Path | None = None, first: Verification | None = None) -> Verification:
     """Check `artifact` on all `samples` in a fresh Python with torch and numpy alone, which may have been `started` before.
 
     A file that cannot be loaded, or that takes the process with it, is one that is not shown to be right.
 
     Args:
         raw: a folder with the graph that the file was cut from, for the network's own outputs.
+        first: an earlier verdict on the same file, with lower floors: the file runs on the traced sample and on those that failed, and the
+            rows of the others are taken from it.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     everything, answer = scratch / 'all_samples.npz', scratch / 'found.json'
-    write_samples(everything, samples, _extra(samples, tolerance))
+    asked_again = [sample for sample in samples if sample is samples[0] or not first or sample.name in first.failed_samples]
+    write_samples(everything, asked_again, _extra(samples, tolerance))
     asked = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer), '--trust',
              *(['--raw', str(raw)] if raw else [])]
     ready = started if started and started.unasked and started.backend == artifact.backend else None
@@ -96,6 +104,13 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
                                                    died=code < 0))
     found = json.loads(answer.read_text())
     answer.unlink()
+    if first and not found['stale']:
+        names = {sample.name for sample in asked_again}
+        kept = [row.as_dict() for row in first.rows if row.sample not in names and row.sample.removesuffix(AGAIN) not in names]
+        order = {sample.name: number for number, sample in enumerate(samples)}
+        rows = sorted(found['rows'] + kept, key=lambda row: order.get(row['sample'].removesuffix(AGAIN), len(order)))
+        # Vacuity is a matter of all samples.
+        found.update(judge_samples(artifact.manifest, samples, _extra(samples, tolerance)), rows=rows)
     return Verification(artifact.backend, found)
 
 

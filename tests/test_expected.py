@@ -114,3 +114,6 @@ def test_a_second_look_excuses_what_eager_does_itself_and_nothing_else(jumps: bo
     assert checks[0].passed is jumps, checks[0].reason
     assert (looked[2].floors['logits'] > 0) is jumps
     assert looked[0].floors == samples[0].floors
+    # What passed at first was not run again, and stays in the verdict.
+    assert sorted({row.sample for row in checks[0].rows}) == ['same shape', 'tall', 'traced']
+    assert checks[0].found is not None and checks[0].found['vacuous'] == {}

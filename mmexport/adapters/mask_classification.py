@@ -111,12 +111,12 @@ class MaskClassification(Adapter):
         probabilities = masks.sigmoid()
         winner = (_weights(scores, kept)[:, :, None, None] * probabilities).argmax(dim=1)
         area = (probabilities >= 0.5).flatten(2).sum(dim=2)
-        result, found = self._segments(scores, classes, kept, winner, area, probabilities.gather(1, winner[:, None])[:, 0])
+        result, found = self._segments(scores, classes, kept, winner, area, probabilities.gather(1, winner[:, None])[:, 0] >= 0.5)
         return result, {**found, 'probabilities': probabilities}
 
     def _segments(self, scores: Tensor, classes: Tensor, kept: Tensor, winner: Tensor, area: Tensor,
                   sure: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The segment map from the winning queries (N, H, W), the area of each mask (N, Q) and the winners' own probability."""
+        """The segment map from the winning queries (N, H, W), the area of each mask (N, Q) and where the winner is above one half."""
         cfg = self.fusion.test_cfg
         won = torch.zeros_like(scores).scatter_add_(1, winner.flatten(1), torch.ones_like(winner.flatten(1), dtype=scores.dtype))
         # In double, as mmdet divides Python numbers: a ratio must fall on the same side of the threshold.
@@ -127,7 +127,7 @@ class MaskClassification(Adapter):
         segment = torch.where(accepted, segment, torch.full_like(segment, self.num_classes))
         result = segment.gather(1, winner.flatten(1)).view_as(winner)
         if cfg.get('filter_low_score', False):
-            result = torch.where(sure >= 0.5, result, torch.full_like(result, self.num_classes))
+            result = torch.where(sure, result, torch.full_like(result, self.num_classes))
         return result.to(torch.int32), dict(scores=scores, classes=classes, kept=kept, ratio=ratio, won=won, winner=winner)
 
     def _instances(self, cls_logits: Tensor, statistics: MaskStatistics) -> tuple[Tensor, ...]:
@@ -135,7 +135,8 @@ class MaskClassification(Adapter):
         queries = self._top_queries(cls_logits)
         count, labels, thing, query = queries['count'], queries['labels'], queries['thing'], queries['query']
         assert statistics.positive is not None and statistics.columns is not None and statistics.rows is not None
-        masks = _rows(statistics.positive, query) & thing[:, :, None, None]
+        # The mask after the last query's is empty.
+        masks = _rows(statistics.positive, torch.where(thing, query, torch.full_like(query, cls_logits.shape[1])))
         boxes = boxes_around(statistics.columns, statistics.rows).gather(1, query[:, :, None].expand(-1, -1, 4)) * thing[:, :, None]
         scores = queries['scores'] * statistics.inside.gather(1, query) * thing
         return boxes, scores, torch.where(thing, labels, torch.zeros_like(labels)), masks, count

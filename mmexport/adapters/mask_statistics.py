@@ -21,10 +21,10 @@ class MaskStatistics:
 
     Attributes:
         winner: (N, H, W), the query with the largest weight times probability.
-        sure: (N, H, W), the winner's own probability.
+        sure: (N, H, W), whether the winner's own probability is at least one half.
         area: (N, Q), pixels of a probability of at least one half.
         inside: (N, Q), the mean probability where the mask is positive.
-        positive: (N, Q, H, W), where the mask is positive; None where it was not asked for.
+        positive: (N, Q + 1, H, W), where the mask is positive, and nowhere in the last; None where it was not asked for.
         columns, rows: (N, Q, W) and (N, Q, H), which of them have a positive pixel; None likewise.
     """
 
@@ -39,31 +39,37 @@ class MaskStatistics:
 
 def mask_statistics(mask_logits: Tensor, size: tuple[int, int], weights: Tensor, masks_too: bool) -> MaskStatistics:
     """Enlarge mask_logits (N, Q, h, w) to `size` and go over them once; `weights` (N, Q) are of the queries."""
-    best, sure, winner = (torch.empty(0, device=weights.device),) * 3
-    areas, insides, positives, columns, rows = [], [], [], [], []
+    best, winner = (torch.empty(0, device=weights.device),) * 2
+    halves, areas, insides, positives, columns, rows = [], [], [], [], [], []
     for first in range(0, mask_logits.shape[1], QUERIES):
         masks = F.interpolate(mask_logits[:, first:first + QUERIES], size=size, mode='bilinear', align_corners=False)
         probabilities = masks.sigmoid()
-        areas.append((probabilities >= 0.5).to(masks.dtype).flatten(2).sum(dim=2))
+        half = probabilities >= 0.5
+        halves.append(half)
+        # As numbers: PyTorch sums booleans on one core, many times as slowly.
+        areas.append(half.to(masks.dtype).sum(dim=(2, 3)))
         if masks_too:
             positive = masks > 0
-            # As numbers: PyTorch sums booleans on one core, many times as slowly.
             filled = positive.to(masks.dtype)
-            insides.append((probabilities * filled).flatten(2).sum(dim=2) / (filled.flatten(2).sum(dim=2) + 1e-6))
+            by_row = filled.sum(dim=3)
+            insides.append((probabilities * filled).sum(dim=(2, 3)) / (by_row.sum(dim=2) + 1e-6))
             positives.append(positive)
+            rows.append(by_row > 0)
             # Of the logits, which have vectorized reductions; torch.any of booleans takes twenty times as long.
             columns.append(masks.amax(dim=2) > 0)
-            rows.append(masks.amax(dim=3) > 0)
         products = weights[:, first:first + QUERIES, None, None] * probabilities
         for number in range(masks.shape[1]):
-            product, probability = products[:, number], probabilities[:, number]
+            product = products[:, number]
             if first + number == 0:
-                best, sure, winner = product, probability, torch.zeros_like(product, dtype=torch.int32)
+                best, winner = product, torch.zeros_like(product, dtype=torch.int32)
                 continue
             # Strictly: of equal products the first query wins, as argmax has it.
             ahead = product > best
-            best, sure = torch.maximum(product, best), torch.where(ahead, probability, sure)
-            winner = torch.where(ahead, first + number, winner)
-    inside = torch.cat(insides, dim=1) if masks_too else areas[0]
-    asked = [torch.cat(found, dim=1) if masks_too else None for found in (positives, columns, rows)]
-    return MaskStatistics(winner.to(torch.int64), sure, torch.cat(areas, dim=1), inside, *asked)
+            best, winner = torch.maximum(product, best), torch.where(ahead, first + number, winner)
+    winner = winner.to(torch.int64)
+    sure = torch.cat(halves, dim=1).gather(1, winner[:, None])[:, 0]
+    if not masks_too:
+        return MaskStatistics(winner, sure, torch.cat(areas, dim=1), areas[0], None, None, None)
+    nowhere = torch.zeros_like(positives[0][:, :1])
+    return MaskStatistics(winner, sure, torch.cat(areas, dim=1), torch.cat(insides, dim=1), torch.cat([*positives, nowhere], dim=1),
+                          torch.cat(columns, dim=1), torch.cat(rows, dim=1))

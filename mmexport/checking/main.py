@@ -24,6 +24,8 @@ from .timing import typical
 from .vacuous import little_change, vacuous_outputs
 
 EAGER, PATCHED = 'artifact vs eager', 'artifact vs patched'
+# Behind the name of the traced sample, in rows of its last run.
+AGAIN = ' again'
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,7 +90,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
         if not all(torch.equal(one, other) for one, other in zip(kept, before, strict=True)):
             problem = 'its answers lie in memory of its own, which the next call writes over'
             again.append(Comparison(samples[0].name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem))
-        found['rows'] += [{**row.as_dict(), 'sample': f'{row.sample} again'} for row in again if row.stage == EAGER and not row.passed]
+        found['rows'] += [{**row.as_dict(), 'sample': f'{row.sample}{AGAIN}'} for row in again if row.stage == EAGER and not row.passed]
     if raw is not None:
         found['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device)]
     # A folder keeps the samples that fit into its limit of bytes; of two of one shape it may keep none.

@@ -15,7 +15,7 @@ from ..backends import Backend
 from ..backends.from_program import ProgramBackend
 from ..backends.program import AXIS, generic
 from ..checking.comparison import Comparison
-from ..checking.main import EAGER
+from ..checking.main import AGAIN, EAGER
 from ..checking.reduced import FULL, REDUCED, STANDS_OUT
 from ..checking.samples import Sample
 from ..errors import LoweringError, first_line
@@ -103,7 +103,7 @@ class Consultation:
     def _where(self, backend: Backend, adapter: Adapter, samples: Sequence[Sample], wrong: Comparison) -> tuple[Diagnosis, Part | None]:
         device = adapter.preprocess.mean.device
         image, example = self._sample(samples, wrong).image.to(device), samples[0].image.to(device)
-        if wrong.sample.endswith(' again'):
+        if wrong.sample.endswith(AGAIN):
             said = 'right at first and wrong when it is called again: it remembers its calls'
             return finding(backend.name, 'file', None, adapter, said), None
         if wrong.problem and 'writes into its input' in wrong.problem:
@@ -132,7 +132,7 @@ class Consultation:
 
     @staticmethod
     def _sample(samples: Sequence[Sample], row: Comparison) -> Sample:
-        return next((sample for sample in samples if sample.name == row.sample.removesuffix(' again')), samples[0])
+        return next((sample for sample in samples if sample.name == row.sample.removesuffix(AGAIN)), samples[0])
 
     @staticmethod
     def _jumps(samples: Sequence[Sample]) -> bool:
