@@ -26,6 +26,7 @@ from .inputs.real_image import PHOTOGRAPH
 from .randomness import drawn_alike
 
 if TYPE_CHECKING:
+    from .progress import Progress
     from .verify import Verification
 
 NOISE = 1e-6
@@ -180,7 +181,7 @@ def _close_calls(adapter: Adapter, memory: Memory, name: str, image: Tensor) -> 
 
 
 def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
-                memory: Memory) -> list[Sample] | None:
+                memory: Memory, step: Progress) -> list[Sample] | None:
     """More noises for samples in which a few units jumped, but eager, with the noises so far, did not; None where there are none.
 
     A jump that three noises miss, a fourth may show; if no noise makes eager itself jump there, the file is at fault. Errors that no
@@ -192,8 +193,9 @@ def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Ve
     # What is off in every sample, in none of which the first noise moved anything, is no jump.
     if not suspects or len(samples) > 1 and suspects == {sample.name for sample in samples}:
         return None
-    return [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), range(100, 100 + CLOSER), tolerance, memory))
-            if sample.name in suspects else sample for sample in samples]
+    with step(f'Running eager on {len(suspects)} inputs with {CLOSER} more noises'):
+        return [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), range(100, 100 + CLOSER), tolerance, memory))
+                if sample.name in suspects else sample for sample in samples]
 
 
 def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, memory: Memory) -> dict[str, float]:

@@ -41,7 +41,7 @@ class Proof:
         samples = _with_few_raw(samples)
         with self.step('Checking in a fresh process'):
             checks = [self._checked(artifact, samples, scratch, checker) for artifact in artifacts]
-        closer = second_look(self.adapter, samples, checks, self.tolerance, self.device, self.memory)
+        closer = second_look(self.adapter, samples, checks, self.tolerance, self.device, self.memory, self.step)
         if closer is None:
             return checks, samples
         with self.step('Checking again, with the floors of a closer look'):
