@@ -15,7 +15,7 @@ from .adapters import Adapter, build_adapter
 from .adapters.base import InputGuard
 from .artifact import Artifact, check_work_dir, staging_dir
 from .backends import Backend, build_backend
-from .branches import Branches, BranchLog, Unclear, settle
+from .branches import Branches, BranchLog, Unclear, is_place, settle
 from .branches import Run as BranchRun
 from .checking.compare import compare
 from .checking.samples import Sample
@@ -70,6 +70,7 @@ class Exporter:
             require gradients afterwards.
         memory: share it between two exporters of the same model and inputs, and the network runs once for both.
         diagnose: after a failure, look for the smallest module that fails; see `mmexport.diagnosis`.
+        more_pictures: files to check besides those of ``export.inputs.image``; one that cannot be read is a note, no error.
         fix: mend, for the time of the export, what the device audit finds and can mend; else findings stop an export for CUDA.
 
     Raises:
@@ -79,12 +80,12 @@ class Exporter:
     def __init__(self, cfg: Config, checkpoint: str | None = None, work_dir: str | Path = 'work_dirs/export', device: str = 'cpu', *,
                  options: CheckpointOptions | None = None, checking: bool = True, samples: bool = True, quiet: bool = True,
                  model: nn.Module | None = None, fit: LoadReport | None = None, memory: Memory | None = None, fix: bool = False,
-                 diagnose: bool = True) -> None:
+                 diagnose: bool = True, more_pictures: Sequence[str] = ()) -> None:
         self.cfg, self.checkpoint, self.work_dir = cfg, checkpoint, Path(work_dir)
         self.section = export_section(cfg)
         self.device = check_device(device)
         self.options, self.checking, self.samples, self.model = options, checking, samples, model
-        self.fit, self.memory, self.fix = fit, memory or Memory(), fix
+        self.fit, self.memory, self.fix, self.more_pictures = fit, memory or Memory(), fix, more_pictures
         backends = self.section['backends']
         self.backends = [build_backend(spec) for spec in (backends if isinstance(backends, (list, tuple)) else [backends])]
         names = [backend.name for backend in self.backends]
@@ -235,12 +236,20 @@ class Exporter:
         if adapter.channels == 3:
             scale = pipeline_scale(self.cfg)
             size = scale if scale and within_budget(self.shape, scale) else tuple(self.shape[2:])
+            if scale and size != scale:
+                self.step.note(f'not checked at the test pipeline\'s own scale, {scale[0]}x{scale[1]}: too large for the time of a check; '
+                               'give --image, and your picture is')
             try:
                 found[PHOTOGRAPH] = read_photograph(self.cfg, str(PACKAGED), size=size, **common)
             except InputError as exc:  # A pipeline that needs more than a picture is the user's business only with his own pictures.
                 self.step.note(f'the packaged photograph was left out: {exc}')
         for name, path in picture_files(self.section['inputs']['image']).items():
             found[name] = read_photograph(self.cfg, path, **common)
+        for name, path in picture_files(self.more_pictures).items():
+            try:
+                found.setdefault(name, read_photograph(self.cfg, path, **common))
+            except (InputError, ConfigError) as exc:  # Nobody asked for these.
+                self.step.note(f'{path} was left out: {exc}')
         return found
 
     def _guard(self, plan: Plan, samples: Sequence[Sample]) -> InputGuard:
@@ -248,7 +257,7 @@ class Exporter:
         dynamic = self._open_axes(plan)
         shapes = [tuple(sample.image.shape) for sample in samples]
         return InputGuard(self.shape, dynamic, ranges=ranges_of(shapes, dynamic) if samples else {},
-                          multiple_of=plan.rules.multiple_of)
+                          multiple_of=plan.rules.multiple_of, minimum=plan.rules.minimum)
 
     def _open_axes(self, plan: Plan) -> tuple[str, ...]:
         dynamic = tuple(self.section['inputs']['dynamic'] or ())
@@ -340,6 +349,11 @@ class Exporter:
                 raise Unclear(name)
             return sample, self.memory.branches[name]
 
+        for given in log.accepted:
+            if self.memory.note is None and not any(is_place(given, site) for site in log.sites):
+                known = ', '.join(sorted({site.place for site in log.sites})) or 'none'
+                raise ConfigError(f'--accept-branch {given} (export.verify.accept_branches) names no branch of this model; '
+                                  f'those that it has: {known}')
         with self.step('Looking for inputs that turn branches', 'making inputs'):
             return settle(log, ranges_of([tuple(sample.image.shape) for sample in samples], self._open_axes(plan)), plan.rules.multiple_of,
                           lambda shape, seed: picture((shape[0], adapter.channels, *shape[1:]), 50 + seed, adapter).to(self.device),

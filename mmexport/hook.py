@@ -43,9 +43,9 @@ class ExportHook(Hook):
             checkpoint = best_checkpoint(runner)
             runner.logger.info(f'exporting {checkpoint} to {out_dir}')
             cfg = copy.deepcopy(runner.cfg)
-            if not (cfg.get('export') or {}).get('inputs', {}).get('image') and (pictures := validation_pictures(runner)):
-                cfg.merge_from_dict({'export.inputs.image': pictures})
-            report = Exporter(cfg, str(checkpoint), out_dir, self.device).run()
+            own = (cfg.get('export') or {}).get('inputs', {}).get('image')
+            pictures = [] if own else validation_pictures(runner)
+            report = Exporter(cfg, str(checkpoint), out_dir, self.device, more_pictures=pictures).run()
         except Exception as exc:  # Hours of training must not end in an error of the export; it is logged in full words.
             if self.strict:
                 raise

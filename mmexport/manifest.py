@@ -38,7 +38,7 @@ def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], vers
         mmexport=SCHEMA, task=adapter.task, outputs_of=adapter.outputs,
         inputs=[dict(name='image', dtype='float32', axes=AXES, traced=list(example.shape), dynamic=list(guard.dynamic),
                      ranges={name: list(limits) for name, limits in guard.ranges.items()}, multiple_of=guard.multiple_of,
-                     fixed=guard.fixed_sides)],
+                     minimum=guard.minimum, fixed=guard.fixed_sides)],
         outputs=[spec.as_dict() for spec in adapter.specs],
         num_classes=adapter.num_classes, classes=adapter.classes, palette=meta.get('palette'),
         preprocessing={**adapter.preprocess.describe(), 'resize': resize_rule(cfg)}, **adapter.notes(),

@@ -19,6 +19,7 @@ from .adapters.mask_classification import boxes_of
 from .answering import answering
 from .checking.compare import compare
 from .checking.comparison import DEFAULT_TOLERANCE
+from .checking.continuous import compare_continuous
 from .checking.instances import compare_instances
 from .checking.labels import compare_labels, compare_panoptic
 from .checking.samples import Sample
@@ -169,6 +170,9 @@ def _cropped_agreements(answers: Mapping[str, Tensor], sample: Sample, height: i
         shares.append(_share(compare_panoptic(expected['panoptic'], answers['panoptic'], {'near': near})))
     if 'labels' in answers and answers['labels'].dim() == 3:
         shares.append(_share(compare_labels(expected['labels'], answers['labels'], evidence, DEFAULT_TOLERANCE)))
+    if 'scores' in answers and answers['scores'].dim() == 3:
+        beyond = float(compare_continuous('map', 'scores', expected, answers, {}, DEFAULT_TOLERANCE).get('beyond', 1.0))
+        shares.append(1 - max(beyond - sample.floors.get('scores', 0.0), 0.0))
     if 'masks' in answers:
         rows = {**{name: expected[name] for name in ('scores', 'labels', 'num', 'masks')}, 'boxes': boxes_of(expected['masks'])}
         # A row's score is a mean over its mask, from which mmdet leaves the padding out: with padding there is nothing to compare.

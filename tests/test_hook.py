@@ -83,3 +83,15 @@ def test_pictures_of_the_validation_set_are_inputs(tmp_path: Path) -> None:
     logger = type('Logger', (), dict(warning=lambda self, line: warned.append(line)))()
     assert validation_pictures(type('Runner', (), dict(val_dataloader=dict(dataset=None), logger=logger))()) == []
     assert 'no validation picture' in warned[0]
+
+
+def test_a_picture_that_the_hook_found_and_cannot_be_read_is_a_note(tmp_path: Path) -> None:
+    """Its dataset may have pictures that the config's test pipeline does not read; nobody asked for them."""
+    from mmexport import Exporter
+    from tests.user_code import config as user_config
+    cfg, checkpoint = user_config(inputs=dict(shape=(96, 96)))
+    (tmp_path / 'no_picture.png').write_bytes(b'no picture')
+    exporter = Exporter(cfg, checkpoint, tmp_path / 'out', diagnose=False, more_pictures=[str(tmp_path / 'no_picture.png')])
+    report = exporter.run()
+    assert report.passed, report.reasons
+    assert any('no_picture.png was left out' in note for note in report.notes)

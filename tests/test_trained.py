@@ -11,6 +11,7 @@ import torch
 from benchmarks.train_small import CONFIGS, miou, predicted
 from mmexport.cli import export
 from mmexport.config import load_config
+from mmexport.inputs.real_image import PACKAGED
 from mmexport.model import load_model
 from mmexport.pipeline import joined, windows_of
 from tools.export import parse
@@ -84,6 +85,11 @@ def test_one_channel_of_input_is_exported(tmp_path: Path) -> None:
         model = build_model(cfg)
         model.init_weights()  # type: ignore[operator]
         cfg.export = dict(outputs='raw')
+        if channels == 1:
+            grey = [dict(type='LoadImageFromFile', color_type='grayscale'), dict(type='Resize', scale=(96, 64)), dict(type='PackSegInputs')]
+            cfg.test_dataloader = dict(dataset=dict(pipeline=grey))
+            cfg.export = dict(outputs='raw', inputs=dict(image=str(PACKAGED)))
         report = Exporter(cfg, model=model, work_dir=tmp_path / str(channels), diagnose=False).run()
         assert report.artifacts[0].manifest['inputs'][0]['traced'][1] == channels
+        assert (PACKAGED.stem in report.inputs) is (channels == 1)
         assert report.passed, report.reasons

@@ -9,6 +9,7 @@ import torch
 
 from mmexport import Exporter
 from mmexport.checking.admission import why_refused
+from mmexport.errors import ConfigError
 from mmexport.report import Report
 from tests.user_code import config
 
@@ -19,6 +20,8 @@ def export(work_dir: Path, head: str = 'plain', model: str = 'plain', **section:
 
 
 @pytest.mark.parametrize('habit', ['branch_on_aspect', 'branch_on_area', 'branch_on_wide', 'branch_on_int', 'branch_between',
+                                   'branch_beyond', 'branch_behind_values', 'branch_on_all', 'even_batch', 'some_batches', 'odd_map',
+                                   'one_pair_of_sides', 'every_eleventh', 'caught',
                                    'chunks_of_a_batch', 'chunks_of_rows'])
 def test_a_branch_on_a_size_is_turned_and_named(habit: str, tmp_path: Path) -> None:
     report = export(tmp_path, habit)
@@ -86,6 +89,21 @@ def test_a_tracer_warning_on_the_users_line_is_in_the_report(tmp_path: Path) -> 
     warned = report.artifacts[0].manifest['torchscript']['tracer_warnings']
     assert any('tests/user_code.py:' in line for line in warned), warned
     assert any('tests/user_code.py:' in line for line in lines)
+
+
+def test_a_branch_on_how_many_were_found_is_one_on_values(tmp_path: Path) -> None:
+    report = export(tmp_path, 'nothing_found')
+    assert [site.text for site in report.branches.once] == ['(y.abs().mean(dim=1) > 1e9).nonzero().shape[0] > 0']
+
+
+def test_a_value_that_numpy_reads_is_named(tmp_path: Path) -> None:
+    report = export(tmp_path, 'read_by_numpy')
+    assert any('numpy()' in site.text for site in report.branches.once)
+
+
+def test_a_place_that_is_no_branch_is_not_accepted(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='user_code.py:1 '):
+        export(tmp_path, verify=dict(accept_branches=['user_code.py:1']))
 
 
 def test_test_step_has_the_last_word_on_decisions(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
@@ -52,6 +53,47 @@ class UserHead(FCNHead):
 
     def branch_between(self, y: Tensor) -> Tensor:
         return y * 1.5 if 40 < y.shape[2] < 46 else y
+
+    def branch_beyond(self, y: Tensor) -> Tensor:
+        return y * 1.5 if 46 < y.shape[2] < 50 else y
+
+    def branch_behind_values(self, y: Tensor) -> Tensor:
+        (y.detach().mean(dim=1) > 1e9).nonzero()
+        return y * 1.5 if 40 < y.shape[2] < 46 else y
+
+    def branch_on_all(self, y: Tensor) -> Tensor:
+        return y * 1.5 if y.shape[0] * y.shape[2] * y.shape[3] > 5000 else y
+
+    def even_batch(self, y: Tensor) -> Tensor:
+        return y * 1.5 if y.shape[0] % 2 == 0 else y
+
+    def some_batches(self, y: Tensor) -> Tensor:
+        return y * 1.5 if 3 <= y.shape[0] <= 6 else y
+
+    def odd_map(self, y: Tensor) -> Tensor:
+        return y * 1.5 if y.shape[3] & 1 else y
+
+    def nothing_found(self, y: Tensor) -> Tensor:
+        if (y.abs().mean(dim=1) > 1e9).nonzero().shape[0] > 0:
+            y = y * 1.5
+        return y
+
+    def read_by_numpy(self, y: Tensor) -> Tensor:
+        return y * float(np.clip(8 / max(float(y.detach().abs().max().numpy()), 1e-6), 0.0, 1.0) > 0)
+
+    def one_pair_of_sides(self, y: Tensor) -> Tensor:
+        return y * 1.5 if y.shape[2] == 40 and y.shape[3] == 48 else y
+
+    def every_eleventh(self, y: Tensor) -> Tensor:
+        return y * 1.5 if y.shape[2] % 11 == 0 else y
+
+    def caught(self, y: Tensor) -> Tensor:
+        try:
+            if y.shape[2] % 19 == 0:
+                raise ValueError('no map of 19 rows')
+        except ValueError:
+            y = y * 1.5
+        return y
 
     def branch_on_long_side(self, y: Tensor) -> Tensor:
         return y * 1.5 if max(y.shape[2], y.shape[3]) > 500 else y

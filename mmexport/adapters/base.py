@@ -204,11 +204,13 @@ class InputGuard(nn.Module):
         channels: of the input, where there is no `shape`.
         ranges: by open axis, the smallest and the largest size that was checked.
         multiple_of: what both sides must be multiples of.
+        minimum: the smallest side that the model is known to take.
     """
 
     def __init__(self, shape: Sequence[int] = (), dynamic: Sequence[str] = AXES, channels: int = 3,
-                 ranges: Mapping[str, Sequence[int]] | None = None, multiple_of: int = 1) -> None:
+                 ranges: Mapping[str, Sequence[int]] | None = None, multiple_of: int = 1, minimum: int = 1) -> None:
         super().__init__()
+        self.minimum = minimum
         self.channels = int(shape[1]) if shape else channels
         self.dynamic, self.ranges, self.multiple_of = tuple(dynamic), dict(ranges or {}), multiple_of
         limits = [(-1, -1) if axis == 'channel' or not shape else (int(side), int(side)) if axis not in dynamic

@@ -8,6 +8,7 @@ A check is told by its origin, the stack of the assertion, never by its text: to
 """
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ import torch
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-_TORCH = str(Path(torch.__file__).parent)
+_TORCH = str(Path(torch.__file__).parent) + os.sep
 # What stands between a question about a symbolic size and who asks it.
 _MACHINERY = tuple(f'{_TORCH}/{name}' for name in ('fx/', '_guards', 'utils/', '_logging', '_dispatch'))
 _ASKING = f'{_TORCH}/__init__.py'

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from .graph import count_kinds, device_literals, dtype_literals, follow_input_de
 # The manifest's name inside the file: torch.jit.load(..., _extra_files={'manifest.json': ''}).
 INSIDE = 'manifest.json'
 FILE = 'model.pt'
-OURS = str(Path(__file__).parents[1])
+OURS = str(Path(__file__).parents[1]) + os.sep
 
 # Of a repro.
 TRACED = 'torch.jit.trace(Part().eval(), inputs, check_trace=False)'

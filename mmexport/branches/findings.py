@@ -15,12 +15,13 @@ class Branches:
 
     Attributes:
         turned: had more than one answer over the verified inputs; parity judges them.
-        never: depend on the size, and had one answer at all sizes that were tried, the corners of the ranges among them.
+        never: depend on the size, and had one answer at all sizes that were tried, the corners of the ranges among them; of these the
+            terminal shows the user's own. The second comparison of a chain stands where the first does, which may have been turned.
         once: depend on values, and had one answer on all pictures; stand beside the verdict.
         unresolved: a size within the ranges turns them, and could not be verified; the run is no pass.
         accepted: the user answers for them (``--accept-branch``).
         sizes: how many sizes were tried, verified or not.
-        note: why recording was left out, or None.
+        note: why recording was left out, or how else than usual sizes were looked at; None where there is nothing to say.
     """
 
     turned: tuple[Site, ...] = ()
@@ -37,13 +38,17 @@ class Branches:
                 f'check one (export.verify.shapes), or answer for it with --accept-branch {site.place}' for site in self.unresolved]
 
     def lines(self) -> Iterator[str]:
-        """Yield what the terminal shows: value branches that were decided once, and what the user accepted."""
+        """Yield what the terminal shows: branches that were decided once, and what the user accepted."""
+        for site in self.never:
+            if 'site-packages' not in site.file:
+                also = ' (or a part of it)' if site in self.turned else ''
+                yield f'one answer at all {self.sizes} sizes tried: {site.place}: {site.text}{also}'
         for site in self.once:
             yield f'decided once: {site.place}: {site.text}: a branch on a value, with one answer on every picture tried'
         for site in self.accepted:
             yield f'accepted: {site.place}: {site.text}'
         if self.note:
-            yield f'branches were not recorded: {self.note}'
+            yield f'branches: {self.note}'
 
     def as_dict(self) -> dict[str, Any]:
         return {**{name: [site.as_dict() for site in getattr(self, name)] for name in
@@ -54,7 +59,8 @@ def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None
     """Sort the conditions of `log`; `unresolved` are those that some size turns at which nothing could be verified."""
     keys = {key for run in log.runs.values() for key in run.seen}
     left, once = log.open_keys('size'), log.open_keys('value')
-    return Branches(turned=_sites([key for key in keys if len(log.answers(key)) > 1]), never=_sites(left - set(unresolved)),
+    turned = _sites([key for key in keys if len(log.answers(key)) > 1])
+    return Branches(turned=turned, never=_sites(left - set(unresolved)),
                     once=_sites(once), unresolved=_sites(unresolved), accepted=_sites([key for key in keys if log.is_accepted(key[0])]),
                     sizes=len({*log.shapes.values(), *log.swept}), note=note)
 

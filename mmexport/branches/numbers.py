@@ -4,6 +4,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ import torch
 from torch import Tensor
 
 KEPT = 'kept'  # Not a question: a rounding that goes on recording.
-TORCH = str(Path(torch.__file__).parent)
+# With the separator: torchvision is not torch.
+TORCH = str(Path(torch.__file__).parent) + os.sep
 Sink = Callable[[FrameType, str, Any, tuple[Any, ...], bool], None]
 _sinks: list[Sink] = []
 
@@ -87,7 +89,11 @@ for _name, _operate in dict(neg=operator.neg, pos=operator.pos, abs=abs, round=r
     _METHODS[f'__{_name}__'] = _one(_operate)
 for _name in ('lt', 'le', 'gt', 'ge', 'eq', 'ne'):
     _METHODS[f'__{_name}__'] = _compare(getattr(operator, _name))
-RecInt: Any = type('RecInt', (int,), {**_METHODS, '__hash__': int.__hash__, '__reduce__': lambda self: (int, (plain(self),))})
+_BITS: dict[str, Any] = {}
+for _name, _operate in {'and': operator.and_, 'or': operator.or_, 'xor': operator.xor, 'lshift': operator.lshift,
+                        'rshift': operator.rshift}.items():
+    _BITS[f'__{_name}__'], _BITS[f'__r{_name}__'] = _two(_operate, False), _two(_operate, True)
+RecInt: Any = type('RecInt', (int,), {**_METHODS, **_BITS, '__hash__': int.__hash__, '__reduce__': lambda self: (int, (plain(self),))})
 RecFloat: Any = type('RecFloat', (float,), {**_METHODS, '__hash__': float.__hash__, '__reduce__': lambda self: (float, (plain(self),))})
 
 
@@ -111,8 +117,9 @@ class _Int(int, metaclass=_Like):
         number = _scalar(number)
         if not isinstance(number, (RecInt, RecFloat)):
             return int(number, *args, **kwargs)
-        note(sys._getframe(1), KEPT, None, (), number.picture)
-        return wrap(int(plain(number)), number.picture)
+        whole = int(plain(number))
+        note(sys._getframe(1), 'int' if number.picture else KEPT, whole, (whole, 0), number.picture)
+        return wrap(whole, number.picture)
 
 
 class _Float(float, metaclass=_Like):

@@ -37,10 +37,20 @@ def _name(call: ast.Call) -> str:
     return getattr(call.func, 'attr', getattr(call.func, 'id', ''))
 
 
+def _is_torch_check(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr.startswith('_check') and ast.unparse(call.func.value) == 'torch'
+
+
 def _passed_over(around: Sequence[ast.expr | ast.stmt]) -> bool:
     """Return whether a condition, `around` it being these nodes, only refuses, only warns, or stands in a message."""
-    for outer, inner in zip(around, [*around[1:], around[-1]], strict=True):
-        if isinstance(outer, (ast.Assert, ast.Raise)) or (isinstance(outer, ast.Call) and _name(outer).startswith(('_check', *_SAYS))):
+    pairs = list(zip(around, [*around[1:], around[-1]], strict=True))
+    if any(isinstance(outer, ast.Try) and outer.handlers and inner in outer.body for outer, inner in pairs):
+        # What is raised there may be caught, and another way be taken.
+        return False
+    for outer, inner in pairs:
+        if isinstance(outer, (ast.Assert, ast.Raise)):
+            return True
+        if isinstance(outer, ast.Call) and (_is_torch_check(outer) or _name(outer).startswith(tuple(_SAYS))):
             return True
         if isinstance(outer, ast.If) and inner is outer.test:
             quiet = _harmless(outer.body) and (not outer.orelse or _harmless(outer.orelse))

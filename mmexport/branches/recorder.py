@@ -6,6 +6,7 @@ told from a size branch.
 """
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -22,16 +23,18 @@ from .hollow import Hollow, flat
 from .numbers import KEPT, TORCH, note, recording, wrap
 from .places import place_of
 
-OURS = str(Path(__file__).parents[1])
+OURS = str(Path(__file__).parents[1]) + os.sep
 _T: Any = Tensor
 _SHAPES = {_T.shape.__get__, _T.size, _T.numel, _T.nelement, torch.numel}
 _VALUES = {_T.item, _T.tolist, _T.__bool__, _T.__int__, _T.__float__, _T.__index__, torch.equal, _T.equal, torch.allclose, _T.allclose,
-           torch.is_nonzero, _T.is_nonzero}
+           torch.is_nonzero, _T.is_nonzero, _T.__contains__, _T.numpy, _T.__array__}
 _PIECES = {torch.split, _T.split, torch.chunk, _T.chunk, torch.unbind, _T.unbind, torch.tensor_split, _T.tensor_split}
 _ONLY_SIZES = {'zeros_like', 'ones_like', 'full_like', 'empty_like', 'rand_like', 'randn_like', 'new_zeros', 'new_ones', 'new_full',
                'new_tensor', 'new_empty'}
+# Whose results are as long as the values make them.
+_COUNTING = {'nonzero', 'argwhere', 'masked_select', 'unique', '_unique2', '_unique_impl', '_return_output', 'unique_consecutive'}
 _COMPARES = {'lt', 'le', 'gt', 'ge', 'eq', 'ne', 'less', 'greater', 'less_equal', 'greater_equal', '__eq__', '__ne__'}
-_WRAPPERS = {f'{TORCH}/{name}.py' for name in ('overrides', '_tensor', 'functional')}
+_WRAPPERS = {f'{TORCH}{name}.py' for name in ('overrides', '_tensor', 'functional')}
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Site:
     line: int
     column: int
     code: str
-    kind: str  # 'size', 'value' or 'escaped'
+    kind: str  # 'size' or 'value'
 
     @property
     def place(self) -> str:
@@ -119,7 +122,7 @@ class _Mode(TorchFunctionMode):
         foreign = not frame.f_code.co_filename.startswith(TORCH)
         if func in _SHAPES:
             found = func(*args, **kwargs)
-            return (torch.Size(map(wrap, found)) if isinstance(found, torch.Size) else wrap(found)) if foreign else found
+            return _sizes(found, _is_counted(args[0], self.run), foreign)
         picture = any(getattr(part, '_picture', None) is self.run for part in flat([*args, *kwargs.values()]))
         if func in _VALUES:
             return self._value(frame, func, args, kwargs, picture) if foreign else func(*args, **kwargs)
@@ -128,6 +131,8 @@ class _Mode(TorchFunctionMode):
             for tensor in flat([found, *([args[0]] if getattr(func, '__name__', '') == '__setitem__' else [])]):
                 if isinstance(tensor, Tensor):
                     tensor._picture = self.run  # type: ignore[attr-defined]
+                    if _counts(func, args, self.run, tensor):
+                        tensor._counted = self.run  # type: ignore[attr-defined]
         if isinstance(found, Tensor) and found.numel() == 1 and getattr(func, '__name__', '') in _COMPARES and not _unreal(found):
             found._asked = tuple(float(part) for part in args[:2])  # type: ignore[attr-defined]
         if func in _PIECES:
@@ -148,6 +153,10 @@ class _Mode(TorchFunctionMode):
         if isinstance(found, bool):
             note(frame, 'bool', found, getattr(args[0], '_asked', (found, 0)), picture)
             return found
+        if picture and func in (_T.numpy, _T.__array__):
+            # What happens to it there is not seen.
+            note(_asker(frame), 'numpy', 'read', (0, 0), picture)
+            return found
         if func is _T.item:
             key = self.run.key(frame, picture)
             if key is not None:
@@ -155,6 +164,29 @@ class _Mode(TorchFunctionMode):
         listed = isinstance(found, list)
         return [wrap(part, picture) if not isinstance(part, list) else [wrap(one, picture) for one in part]
                 for part in found] if listed else wrap(found, picture) if func is _T.item else found
+
+
+def _is_counted(tensor: Any, run: Run) -> bool:
+    return getattr(tensor, '_counted', None) is run
+
+
+def _counts(func: Any, args: Sequence[Any], run: Run, found: Tensor) -> bool:
+    """Return whether the first axis of `found` is as long as values of the picture make it."""
+    name = getattr(func, '__name__', '')
+    masks = [part for part in flat(args[1:]) if isinstance(part, Tensor) and part.dtype == torch.bool] if name == '__getitem__' else []
+    if name in _COUNTING or masks or (name == 'where' and len(args) == 1):
+        return True
+    return any(_is_counted(part, run) and isinstance(part, Tensor) and part.dim() and found.dim() and part.shape[0] == found.shape[0]
+               for part in flat(args))
+
+
+def _sizes(found: Any, counted: bool, foreign: bool) -> Any:
+    """Make sizes recording ones for the model's own code; the first of a `counted` tensor is a matter of values."""
+    if not foreign:
+        return found
+    if isinstance(found, torch.Size):
+        return torch.Size(wrap(side, counted and not axis) for axis, side in enumerate(found))
+    return wrap(found, counted)
 
 
 def _asker(frame: FrameType) -> FrameType:
@@ -182,8 +214,15 @@ def record_sizes(model: Callable[[Tensor], Any], shape: Sequence[int], answers: 
     Args:
         answers: what value branches answered on a real picture.
     """
-    run = Run(dict(answers))
-    image = torch.empty(tuple(shape), device='meta')
+    return _looked_at(Run(dict(answers)), model, torch.empty(tuple(shape), device='meta'))
+
+
+def record_picture(model: Callable[[Tensor], Any], image: Tensor) -> Run:
+    """Run `model` on a picture, for what it decides there; where it refuses the picture that is the error."""
+    return _looked_at(Run(), model, image)
+
+
+def _looked_at(run: Run, model: Callable[[Tensor], Any], image: Tensor) -> Run:
     try:
         with torch.no_grad(), recorded(run, image):
             model(image)

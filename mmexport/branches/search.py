@@ -3,14 +3,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from .recorder import Key, Run, Site, record_sizes
+from .candidates import Shape, area, candidates
+from .narrowing import smaller, where_crossing, where_equal, where_periodic
+from .recorder import Key, Run, Site, record_picture, record_sizes
 
-Shape = tuple[int, int, int]  # N, H, W
+AXES = ('batch', 'height', 'width')
+# Where a model cannot run without values, sizes up to this many numbers are looked at on pictures, and as many of them.
+PICTURE, PICTURES = 3 * 200_000, 40
+# Sizes that are looked at in one search, beyond which no more are.
+SWEEPS = 120
 
 
 @dataclass
@@ -24,6 +30,8 @@ class BranchLog:
         swept: what was recorded without values, by size.
         accepted: branches (FILE:LINE) that the user answers for.
         refused: branches that a size turned which eager does not take.
+        scene: makes a picture of a size, for a model that cannot run without values.
+        why_pictures: what it raised then; None where it can, or was not asked.
     """
 
     model: Callable[[Tensor], Any]
@@ -33,6 +41,9 @@ class BranchLog:
     swept: dict[Shape, Run] = field(default_factory=dict)
     accepted: Sequence[str] = ()
     refused: set[Key] = field(default_factory=set)
+    scene: Callable[[Shape, int], Tensor] | None = None
+    why_pictures: str | None = None
+    _hollow: bool | None = None
 
     def refuse(self, shape: Shape) -> None:
         """Note that eager does not take `shape`, so that nothing turns there."""
@@ -40,11 +51,27 @@ class BranchLog:
         self.swept[shape] = replace(self.sweep(shape), error='eager does not take this size')
 
     def sweep(self, shape: Shape) -> Run:
-        """Return what is decided at `shape`, running the model without values where it was not run yet."""
+        """Return what is decided at `shape`, running the model where it was not run yet: without values if it can run so."""
         if shape not in self.swept:
-            known = {key: seen for run in self.runs.values() for key, seen in {**run.answers, **run.seen}.items() if key[0].kind == 'value'}
-            self.swept[shape] = record_sizes(self.model, (shape[0], self.channels, *shape[1:]), known)
+            self.swept[shape] = self._on_picture(shape) if not self._runs_hollow() else self._without_values(shape)
         return self.swept[shape]
+
+    def _runs_hollow(self) -> bool:
+        """Whether the model runs without values at a size that it is known to take."""
+        if self._hollow is None:
+            error = self._without_values(min(self.shapes.values(), key=area)).error
+            self._hollow, self.why_pictures = not error, error or None
+        return self._hollow
+
+    def _without_values(self, shape: Shape) -> Run:
+        known = {key: seen for run in self.runs.values() for key, seen in {**run.answers, **run.seen}.items() if key[0].kind == 'value'}
+        return record_sizes(self.model, (shape[0], self.channels, *shape[1:]), known)
+
+    def _on_picture(self, shape: Shape) -> Run:
+        looked = sum(not run.error for run in self.swept.values())
+        if self.scene is None or area(shape) * self.channels > PICTURE or looked >= PICTURES:
+            return Run(error='too large to be looked at')
+        return record_picture(self.model, self.scene(shape, 0))
 
     @property
     def sites(self) -> set[Site]:
@@ -54,10 +81,30 @@ class BranchLog:
         """Return the answers of `key` over all verified inputs."""
         return {run.seen[key][0] for run in self.runs.values() if key in run.seen}
 
+    def met(self, key: Key) -> list[Shape]:
+        """Return the sizes at which `key` was asked, smallest first; the corners of the ranges are among the verified."""
+        return sorted((shape for shape, run in self._by_shape().items() if not run.error and key in run.seen), key=area)
+
+    def margin(self, key: Key, shape: Shape) -> float:
+        """Return by how much the first operand of `key` is larger than the second at `shape`."""
+        one, other = (self._by_shape().get(shape) or self.sweep(shape)).seen[key][1][:2]
+        return float(one - other)
+
+    def _by_shape(self) -> dict[Shape, Run]:
+        return {**self.swept, **{self.shapes[name]: run for name, run in self.runs.items()}}
+
     def varies(self, key: Key) -> bool:
-        """Return whether the condition depends on the input at all: `shape[-1] == 2` of a table of points does not."""
+        """Return whether the condition may depend on the input: `shape[-1] == 2` of a table of points does not.
+
+        A condition behind another one may have been asked on few sizes; its operands are constant only where they were the same along
+        every axis that varies.
+        """
         runs = [*self.runs.values(), *self.swept.values()]
-        return key[0].kind == 'value' or len({run.seen[key][1] for run in runs if key in run.seen}) > 1
+        if key[0].kind == 'value' or len({run.seen[key][1] for run in runs if key in run.seen}) > 1:
+            return True
+        met = self.met(key)
+        return any(len({shape[axis] for shape in self.shapes.values()}) > 1 and len({shape[axis] for shape in met}) == 1
+                   for axis in range(3))
 
     def open_keys(self, kind: str) -> set[Key]:
         """Return the conditions of `kind` with one answer over all verified inputs though they depend on the input."""
@@ -67,7 +114,7 @@ class BranchLog:
                 and (key in unmet or len(self.answers(key)) == 1 and self.varies(key))}
 
     def is_accepted(self, site: Site) -> bool:
-        return any(f'{site.file}:{site.line}'.endswith(given) for given in self.accepted)
+        return any(is_place(given, site) for given in self.accepted)
 
     def turns(self, key: Key, shape: Shape) -> bool:
         """Return whether `key` is answered at `shape` as at no verified input."""
@@ -75,19 +122,27 @@ class BranchLog:
         return not run.error and key in run.seen and run.seen[key][0] not in self.answers(key)
 
 
+def is_place(given: str, site: Site) -> bool:
+    """Return whether `given` (FILE:LINE, the file by as many of its last folders as one likes) is where `site` is."""
+    file, _, line = given.rpartition(':')
+    parts = Path(file).parts
+    return bool(parts) and line == str(site.line) and Path(site.file).parts[-len(parts):] == parts
+
+
 def search_sizes(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple: int, most: int = 40) -> dict[Key, Shape]:
     """Find for each open size branch a small size within `ranges` that turns it; a branch without an entry turned at none that was tried.
 
-    The corners of the ranges are verified inputs already. From a size that turns a condition the axes go, one after the other, as far as
-    they can towards the smallest verified input.
+    From a size that turns a condition the axes go, one after the other, as far as they can towards the smallest verified input.
     """
     low = tuple(ranges[name][0] if name in ranges else _fixed(log, axis) for axis, name in enumerate(AXES))
     high = tuple(ranges[name][1] if name in ranges else _fixed(log, axis) for axis, name in enumerate(AXES))
     start = min(log.shapes.values(), key=area)
     step = (1, multiple, multiple)
-    for candidate in _candidates(low, high, start, step):
+    for candidate in candidates(low, high, start, step):
         log.sweep(candidate)
     found: dict[Key, Shape] = {}
+    # Modules in a loop ask the same questions: what was looked for once without result is not looked for again.
+    fruitless: set[Any] = set()
     for key in sorted(log.open_keys('size'), key=str):
         shape: Shape | None = next((known for known in found.values() if log.turns(key, known)), None)
         if shape is None:
@@ -95,80 +150,20 @@ def search_sizes(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple
             if key in log.refused and turned:
                 # The smallest of them eager does not take: the largest is the farthest from it.
                 shape = turned[-1]
+            elif turned:
+                shape = smaller(log, key, turned[0], start, step, most)
             else:
-                shape = _smaller(log, key, turned[0], start, step, most) if turned else _where_equal(log, key, step, most)
+                met = log.met(key)
+                question = key[0], tuple((one, log.margin(key, one)) for one in (*met[:1], *met[-1:]))
+                if question not in fruitless and len(log.swept) < SWEEPS:
+                    shape = (where_equal(log, key, step, most) or where_crossing(log, key, low, high, step)
+                             or where_periodic(log, key, low, high, step))
+                    if shape is None:
+                        fruitless.add(question)
         if shape is not None:
             found[key] = shape
     return found
 
 
-AXES = ('batch', 'height', 'width')
-# Sides between the corners: whole windows of 7, 8 and 12 cells.
-BETWEEN = ((224, 224), (384, 256), (640, 480))
-
-
 def _fixed(log: BranchLog, axis: int) -> int:
     return next(iter(log.shapes.values()))[axis]
-
-
-def _candidates(low: Sequence[int], high: Sequence[int], start: Shape, step: Sequence[int]) -> set[Shape]:
-    def fit(value: int, axis: int) -> int:
-        return min(max(value // step[axis] * step[axis], low[axis]), high[axis])
-
-    def part(share: float, axis: int) -> int:
-        return fit(int(low[axis] + share * (high[axis] - low[axis])), axis)
-
-    inside = [(height, width) for height, width in BETWEEN if fit(height, 1) == height and fit(width, 2) == width]
-    return {(start[0], part(share, 1), part(1 - share, 2)) for share in (0.25, 0.5, 0.75)} | {(start[0], *size) for size in inside}
-
-
-def area(shape: Shape) -> int:
-    return shape[0] * shape[1] * shape[2]
-
-
-def _along(shape: Shape, axis: int, side: int) -> Shape:
-    changed = list(shape)
-    changed[axis] = side
-    return changed[0], changed[1], changed[2]
-
-
-def _smaller(log: BranchLog, key: Key, shape: Shape, start: Shape, step: Sequence[int], most: int) -> Shape:
-    """Bring each axis of `shape` towards `start` while `key` still turns, by bisection."""
-    for axis in range(3):
-        far, near = shape[axis], start[axis]
-        if far <= near or not most or log.turns(key, _along(shape, axis, near)):
-            shape = _along(shape, axis, min(near, far))
-            continue
-        while far - near > max(step[axis], far // 64) and most:
-            middle, most = (far + near) // 2 // step[axis] * step[axis], most - 1
-            if middle <= near:
-                break
-            far, near = (middle, near) if log.turns(key, _along(shape, axis, middle)) else (far, middle)
-        shape = _along(shape, axis, far)
-    return shape
-
-
-def _where_equal(log: BranchLog, key: Key, step: Sequence[int], most: int) -> Shape | None:
-    """Find where two operands meet between two sizes at which the one, then the other is the larger, for == and !=."""
-    # The corners of the ranges are among the verified: they differ by one axis each.
-    runs = {**{log.shapes[name]: run for name, run in log.runs.items()}, **log.swept}
-
-    def margin(shape: Shape) -> float:
-        one, other = (runs.get(shape) or log.sweep(shape)).seen[key][1][:2]
-        return float(one - other)
-
-    met = sorted((shape for shape, run in runs.items() if not run.error and key in run.seen), key=area)
-    under, over = [shape for shape in met if margin(shape) < 0], [shape for shape in met if margin(shape) > 0]
-    for axis in range(3):
-        for one, two in product(under, over):
-            if [number for number in range(3) if one[number] != two[number]] != [axis]:
-                continue
-            while abs(one[axis] - two[axis]) > step[axis] and most:
-                middle, most = (one[axis] + two[axis]) // 2 // step[axis] * step[axis], most - 1
-                shape = _along(one, axis, middle)
-                if middle in (one[axis], two[axis]) or key not in log.sweep(shape).seen:
-                    break
-                if margin(shape) == 0:
-                    return shape if log.turns(key, shape) else None
-                one, two = (shape, two) if margin(shape) < 0 else (one, shape)
-    return None

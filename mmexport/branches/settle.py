@@ -7,9 +7,10 @@ from torch import Tensor
 
 from ..checking.samples import Sample
 from ..inputs.synthetic import PLAIN
+from .candidates import Shape, area
 from .findings import Branches, judge_branches
 from .recorder import Key, Run
-from .search import BranchLog, Shape, area, search_sizes
+from .search import PICTURE, BranchLog, search_sizes
 
 ROUNDS, MOST = 4, 12
 # Pictures of one size, until eager is sure of its decisions on one.
@@ -36,7 +37,8 @@ def settle(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple: int,
         note: why nothing was recorded; then there is nothing to find.
     """
     if note is not None:
-        return Branches(note=note), []
+        return Branches(note=f'not recorded: {note}'), []
+    log.scene = scene
     samples: list[Sample] = []
     # Of a size at which nothing could be compared; its branches stay unresolved.
     unclear: set[Shape] = set()
@@ -62,7 +64,9 @@ def settle(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple: int,
                 log.runs[name], log.shapes[name] = made[1], shape
     samples += _plain(log, plain, add)
     left = log.open_keys('size')
-    return judge_branches(log, [key for key, shape in unresolved.items() if key in left and log.turns(key, shape)]), samples
+    looked = log.why_pictures and (f'sizes were looked at on pictures of up to {PICTURE // log.channels} pixels, for without values the '
+                                   f'model raises {log.why_pictures}')
+    return judge_branches(log, [key for key, shape in unresolved.items() if key in left and log.turns(key, shape)], looked), samples
 
 
 def _first_clear(add: Add, name: str, shape: Shape, scene: Callable[[Shape, int], Tensor]) -> tuple[Sample, Run] | None:

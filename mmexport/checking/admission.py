@@ -17,6 +17,9 @@ def why_refused(spec: Mapping[str, Any], image: Tensor) -> str | None:
     if image.dim() != len(axes):
         return f'{image.dim()} axes, and {len(axes)} were expected ({", ".join(axes)})'
     sizes = dict(zip(axes, map(int, image.shape), strict=True))
+    minimum = int(spec.get('minimum', 1))
+    if any(sizes[axis] < minimum for axis in ('height', 'width') if axis in sizes):
+        return f'height and width must be at least {minimum}, which is what the model takes'
     traced = dict(zip(axes, spec.get('traced', ()), strict=False))
     for axis in axes:
         if axis in traced and axis not in spec.get('dynamic', ()) and sizes[axis] != traced[axis]:

@@ -19,11 +19,12 @@ OUT_OF_REACH = 88.0
 def competing_scale(values: Tensor, axis: int) -> float:
     """Return the largest absolute value among those within reach of the best along `axis`.
 
-    A class that a head masks with -1e9 must not set the scale by which the others are judged.
+    A class that a head masks with -1e9, or pixels of which it masks every class, must not set the scale by which the others are judged.
     """
     if not values.numel():
         return TINY
-    reach = values >= values.amax(dim=axis, keepdim=True) - OUT_OF_REACH
+    best = values.amax(dim=axis, keepdim=True)
+    reach = (values >= best - OUT_OF_REACH) & (best >= best.median() - OUT_OF_REACH)
     return max(float(values.abs().masked_fill(~reach, 0.0).max()), TINY)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from torch import Tensor
 from .compare import compare
 from .comparison import Comparison
 from .files import Runner, load, runner_of, stale
-from .foreign import refuse_foreign
+from .foreign import SCHEMA, refuse_foreign, schema_of
 from .options import parse
 from .reduced import FULL
 from .samples import Sample, read_samples
@@ -66,6 +67,8 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     if found['stale']:
         return found
     refuse_foreign(folder, manifest, trust)
+    if schema_of(manifest) < SCHEMA:
+        found['older'] = f'its manifest has schema {schema_of(manifest)}, which declares no ranges of sizes: only its samples are checked'
     samples, extra = read_samples(samples_file)
     if not samples:
         raise ValueError(f'{samples_file} holds no sample: there is nothing to compare with')
@@ -127,6 +130,7 @@ def table(found: dict[str, Any]) -> str:
             cosine = '-' if row.cosine is None else f'{row.cosine:.6f}'
             lines.append(f"{row.sample:<16}{row.output:<13}{rel:>9}{cosine:>10}  {'pass' if row.passed else 'FAIL'}")
     reason = verdict(found)
+    lines += textwrap.wrap(found['older'], 80) if 'older' in found else []
     return '\n'.join([*lines, f"PASS on {found['device']}" if reason is None else f'FAIL: {reason}'])
 
 

@@ -13,6 +13,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--device', default='cpu', help='where it runs: cpu, cuda, cuda:N (cpu)')
     parser.add_argument('--raw', type=Path, help=argparse.SUPPRESS)
     parser.add_argument('--trust', action='store_true',
-                        help='run a file that can run code of its author: AOTInductor packages are native code')
+                        help='load a file that can run code of its author: torch.export, AOTInductor, TensorRT')
     parser.add_argument('--out', type=Path, help='write the findings as JSON instead of a table')
     return parser.parse_args(argv)

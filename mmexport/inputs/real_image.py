@@ -90,14 +90,15 @@ def read_photograph(cfg: Config, path: str, adapter: Adapter, device: torch.devi
     rules = rules or SizeRules()
     if not Path(path).is_file():
         raise InputError(f'--image {path}: no such file')
-    if adapter.channels != 3:
-        raise InputError(f'--image {path}: the model takes {adapter.channels} channels, a picture file has 3; leave it out')
     transforms = transforms_of(cfg)
     fixed = rules.fixed or adapter.guard.fixed
     if fixed or not transforms:
         reason = 'the file takes one size only' if fixed else 'the config has no test pipeline'
         return _stretched(path, (int(like.shape[2]), int(like.shape[3])), adapter, device, like, reason)
     packed = _one_window(_run(cfg, _resized(transforms, size), path), adapter.notes().get('sliding'))
+    if packed['inputs'].shape[0] != adapter.channels:
+        raise InputError(f"--image {path}: the test pipeline reads {packed['inputs'].shape[0]} channels, and the model takes "
+                         f'{adapter.channels} channels; leave it out, or let the pipeline read them')
     height, width = (int(side) for side in packed['data_samples'].metainfo['img_shape'][:2])
     data = adapter.model.data_preprocessor(  # type: ignore[operator]
         dict(inputs=[packed['inputs']], data_samples=[packed['data_samples'].clone()]), False)
@@ -122,6 +123,9 @@ def pipeline_scale(cfg: Config) -> tuple[int, int] | None:
 
 
 def _stretched(path: str, size: tuple[int, int], adapter: Adapter, device: torch.device, like: Tensor, reason: str) -> Photograph:
+    if adapter.channels != 3:
+        raise InputError(f'--image {path}: the model takes {adapter.channels} channels, and a picture file is read with 3 where {reason}; '
+                         'leave it out')
     image = stretched(path, size, adapter).to(device)
     # A file whose batch is fixed takes no other.
     batch = int(like.shape[0]) if adapter.guard.low[0] == adapter.guard.high[0] != -1 else 1

@@ -2,62 +2,114 @@
 from __future__ import annotations
 
 import json
-import pickle
+import re
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mmexport.checking.admission import why_refused
 from mmexport.checking.conditions import refused
 from mmexport.checking.foreign import Untrusted, refuse_foreign
+from mmexport.checking.main import main
 
-MANIFEST = dict(mmexport=2, backend='torch_export', file='model.pt2')
-
-
-class Trap:
-    """A pickle that writes a file when it is loaded."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.place,)
+MANIFEST = dict(mmexport=2, backend='torchscript', file='model.pt')
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    exported = torch.export.export(nn.Conv2d(3, 2, 1), (torch.zeros(1, 3, 4, 4),))
-    torch.export.save(exported, tmp_path / 'model.pt2')
-    return tmp_path
+class Plain(nn.Module):
+    def forward(self, image: Tensor) -> Tensor:
+        return image * 2
 
 
-def with_entry(folder: Path, suffix: str, content: bytes) -> None:
-    """Rewrite the archive, with `content` for the entry that ends with `suffix`, or as one more."""
-    with zipfile.ZipFile(folder / 'model.pt2') as archive:
-        entries = {name: archive.read(name) for name in archive.namelist()}
-    root = next(iter(entries)).split('/')[0]
-    name = next((name for name in entries if name.endswith(suffix)), f'{root}/{suffix}')
-    with zipfile.ZipFile(folder / 'model.pt2', 'w') as archive:
-        for key, value in {**entries, name: content}.items():
-            archive.writestr(key, value)
+class Writes(nn.Module):
+    """Writes its input into a file, with operators of TorchScript alone."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        written = torch.from_file('touched', shared=True, size=image.numel(), dtype=torch.float32).copy_(image.flatten())
+        return image * 2 + written.sum() * 0
 
 
-def test_a_plain_program_is_read(program: Path) -> None:
-    refuse_foreign(program, MANIFEST, trust=False)
+class WritesOnLoad(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.training = False
+
+    @torch.jit.export
+    def __getstate__(self) -> int:
+        return 1
+
+    @torch.jit.export
+    def __setstate__(self, state: int) -> None:
+        self.training = bool(torch.from_file('touched', shared=True, size=4, dtype=torch.float32).zero_().sum() > 0)
+
+    def forward(self, image: Tensor) -> Tensor:
+        return image * 2
 
 
-@pytest.mark.parametrize('suffix', ['data/sample_inputs/model.pt', 'data/constants/custom_obj_0', 'data/aotinductor/model/x.so'])
-def test_what_could_run_code_is_refused_and_not_run(suffix: str, program: Path) -> None:
-    place = program / 'touched'
-    with_entry(program, suffix, pickle.dumps(Trap(place)))
+def folder_with(folder: Path, model: nn.Module) -> Path:
+    from mmexport.artifact import sha256
+    from mmexport.checking.samples import Sample, write_samples
+    torch.jit.script(model).save(str(folder / 'model.pt'))
+    outputs = [dict(name='out', kind='pixels', dtype='float32')]
+    manifest = dict(MANIFEST, sha256=sha256(folder / 'model.pt'), inputs=[], outputs=outputs, num_classes=2)
+    (folder / 'manifest.json').write_text(json.dumps(manifest))
+    images = {name: torch.rand(1, 3, 4, 4) for name in ('a', 'b')}
+    write_samples(folder / 'samples.npz', [Sample(name, image, dict(out=image * 2)) for name, image in images.items()],
+                  dict(tolerance=1e-4, floors={}, noise=1e-6))
+    return folder
+
+
+def test_a_module_that_computes_is_checked(tmp_path: Path) -> None:
+    assert main([str(folder_with(tmp_path, Plain()))]) == 0
+
+
+@pytest.mark.parametrize('model', [Writes, WritesOnLoad])
+def test_a_module_that_writes_files_is_refused_before_it_is_loaded(model: type[nn.Module], tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch,
+                                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / 'folder').mkdir()
+    folder = folder_with(tmp_path / 'folder', model())
+    monkeypatch.chdir(tmp_path)
+    assert main([str(folder)]) == 2
+    assert 'from_file' in capsys.readouterr().err
+    assert not (tmp_path / 'touched').exists()
+    # The trap is one: trusted, it writes.
+    main([str(folder), '--trust'])
+    assert (tmp_path / 'touched').exists()
+
+
+def test_of_two_entries_of_one_name_none_is_read(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, Plain())
+    with pytest.warns(UserWarning), zipfile.ZipFile(folder / 'model.pt', 'a') as archive:
+        archive.writestr(archive.namelist()[0], b'')
+    with pytest.raises(Untrusted, match='two entries'):
+        refuse_foreign(folder, MANIFEST, trust=False)
+
+
+def test_a_program_of_torch_export_needs_trust(tmp_path: Path) -> None:
+    """Its loader evaluates the sizes in the file with sympy, which runs them."""
+    exported = torch.export.export(nn.Conv2d(3, 2, 1), (torch.zeros(1, 3, 4, 4),),
+                                   dynamic_shapes=({2: torch.export.Dim.AUTO},))
+    torch.export.save(exported, tmp_path / 'plain.pt2')
+    place = tmp_path / 'touched'
+    trap = json.dumps(f"__import__('pathlib').Path('{place}').touch() or 7")
+    with zipfile.ZipFile(tmp_path / 'plain.pt2') as plain, zipfile.ZipFile(tmp_path / 'model.pt2', 'w') as changed:
+        for name in plain.namelist():
+            content = plain.read(name)
+            if name.endswith('models/model.json'):
+                content = re.sub(r'"expr_str": "Symbol\([^"]*\)"', f'"expr_str": {trap}', content.decode()).encode()
+            changed.writestr(name, content)
+    manifest = dict(mmexport=2, backend='torch_export', file='model.pt2')
     with pytest.raises(Untrusted, match='--trust'):
-        refuse_foreign(program, MANIFEST, trust=False)
+        refuse_foreign(tmp_path, manifest, trust=False)
     assert not place.exists()
-    refuse_foreign(program, MANIFEST, trust=True)
+    with suppress(Exception):  # Whatever it says of the symbol that it got for it.
+        torch.export.load(tmp_path / 'model.pt2')
+    assert place.exists()
 
 
 def test_native_code_needs_trust(tmp_path: Path) -> None:
@@ -74,22 +126,12 @@ def test_a_manifest_that_cannot_be_is_refused(change: dict[str, Any], words: str
         refuse_foreign(tmp_path, {**MANIFEST, **change}, trust=True)
 
 
-def test_an_older_folder_is_taken(tmp_path: Path) -> None:
-    refuse_foreign(tmp_path, dict(mmexport=1, backend='torchscript', file='model.pt'), trust=False)
-
-
-def test_verify_says_that_it_needs_trust(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from mmexport.artifact import sha256
-    from mmexport.checking.main import main
-    from mmexport.checking.samples import Sample, write_samples
-    place = program / 'touched'
-    with_entry(program, 'data/sample_inputs/model.pt', pickle.dumps(Trap(place)))
-    manifest = dict(MANIFEST, sha256=sha256(program / 'model.pt2'), inputs=[], outputs=[], num_classes=2)
-    (program / 'manifest.json').write_text(json.dumps(manifest))
-    write_samples(program / 'samples.npz', [Sample('a', torch.zeros(1, 3, 4, 4), {})], dict(tolerance=1e-4, floors={}))
-    assert main([str(program)]) == 2
-    assert '--trust' in capsys.readouterr().err
-    assert not place.exists()
+def test_an_older_folder_is_taken_and_called_old(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_with(tmp_path, Plain())
+    manifest = json.loads((folder / 'manifest.json').read_text())
+    (folder / 'manifest.json').write_text(json.dumps({**manifest, 'mmexport': 1}))
+    assert main([str(folder)]) == 0
+    assert 'schema 1' in capsys.readouterr().out
 
 
 def test_conditions_are_arithmetic_and_nothing_else() -> None:
@@ -104,10 +146,11 @@ def test_conditions_are_arithmetic_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(('shape', 'words'), [
-    ((1, 3, 96, 128), None), ((1, 3, 96), '3 axes'), ((1, 4, 96, 128), 'channel is 4'), ((1, 3, 512, 128), 'height is 512'),
+    ((1, 3, 96, 128), None), ((1, 3, 32, 128), 'at least 64'),
+    ((1, 3, 96), '3 axes'), ((1, 4, 96, 128), 'channel is 4'), ((1, 3, 512, 128), 'height is 512'),
     ((20, 3, 96, 128), 'batch is 20'), ((1, 3, 100, 128), 'multiples of 32'), ((1, 3, 160, 128), 'does not hold')])
 def test_an_input_that_was_not_declared_is_refused_in_words(shape: tuple[int, ...], words: str | None) -> None:
     spec = dict(axes=['batch', 'channel', 'height', 'width'], traced=[1, 3, 96, 128], dynamic=['batch', 'height', 'width'],
-                ranges=dict(batch=[1, 9], height=[64, 256], width=[64, 256]), multiple_of=32, conditions=['Ne(height, 160)'])
+                ranges=dict(batch=[1, 9], height=[64, 256], width=[64, 256]), multiple_of=32, minimum=64, conditions=['Ne(height, 160)'])
     reason = why_refused(spec, torch.zeros(shape))
     assert reason is None if words is None else words in str(reason)

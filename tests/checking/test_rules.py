@@ -238,6 +238,16 @@ def test_two_inputs_of_one_shape_are_needed() -> None:
     assert 'no two samples' in vacuous_of(LABELS, torch.zeros(1, 6, 6, dtype=torch.int32), torch.ones(1, 8, 8, dtype=torch.int32))['(all)']
 
 
+def test_a_masked_border_does_not_set_the_scale() -> None:
+    """Of its pixels every class is masked, so that none is far behind the best of its pixel."""
+    expected = torch.randn(1, 4, 16, 16)
+    expected[:, :, :2] = -1e4
+    wrong = expected.clone()
+    wrong[:, 0, 8:] += 0.3
+    assert judge(LOGITS, expected, expected).passed
+    assert 'off by' in str(judge(LOGITS, expected, wrong).reason)
+
+
 def test_a_masked_class_does_not_set_the_scale() -> None:
     expected = torch.randn(1, 4, 6, 6)
     for mask in (-1e9, -100.0):
