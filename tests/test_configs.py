@@ -26,6 +26,9 @@ def test_config_is_right_at_sizes_and_batches_that_were_not_traced(name: str, ou
     report = Exporter(cfg, model=seeded(name), work_dir=tmp_path).run()
     assert report.passed, report.reasons
     rows = report.checks[0].rows
+    assert not report.branches.once, report.branches.once
+    # PointRend chooses its points by values, so it is looked at on pictures.
+    assert (report.branches.note is None) is (name != 'pointrend'), report.branches.note
     if outputs == 'final' and name in FLOORS:
         seen = report.checks[0].found['classes']['seen']  # type: ignore[index]
         assert len(seen) >= FLOORS[name], f'{len(seen)} classes are decided somewhere'
