@@ -15,7 +15,7 @@ from .adapters import Adapter, build_adapter
 from .adapters.base import InputGuard
 from .artifact import Artifact, check_work_dir, staging_dir
 from .backends import Backend, build_backend
-from .branches import Branches, BranchLog, Unclear, is_place, settle
+from .branches import Branches, BranchLog, Unclear, is_place, once_in, settle
 from .branches import Run as BranchRun
 from .checking.compare import compare
 from .checking.samples import Sample
@@ -133,7 +133,8 @@ class Exporter:
         branches, turning = self._branches(adapter, plan, samples)
         samples += turning
         adapter.guard = self._guard(plan, samples)
-        pipelines = self._test_steps(adapter, samples, photographs)
+        pipelines, steps = self._test_steps(adapter, samples, photographs)
+        branches = replace(branches, once=branches.once + once_in(steps, branches))
         with staging_dir(self.work_dir) as staging, ExitStack() as until_checked:
             with self._patched() as applied:
                 self.memory.patches = repr(self.section['patches'])
@@ -360,17 +361,19 @@ class Exporter:
                           lambda kind: plain_picture((self.shape[0], adapter.channels, *small[1:]), kind, adapter).to(self.device),
                           add, self.memory.note)
 
-    def _test_steps(self, adapter: Adapter, samples: Sequence[Sample], photographs: dict[str, Photograph]) -> list[PipelineCheck]:
-        """OpenMMLab's own ``test_step`` on every sample; unpatched."""
+    def _test_steps(self, adapter: Adapter, samples: Sequence[Sample],
+                    photographs: dict[str, Photograph]) -> tuple[list[PipelineCheck], list[BranchRun]]:
+        """Run OpenMMLab's own ``test_step`` on every sample, unpatched; returns the checks, and what its post-processing decided."""
         if not samples:
-            return []
+            return [], []
         if reason := why_not_run(adapter):
-            return [PipelineCheck(sample.name, skipped=reason) for sample in samples]
+            return [PipelineCheck(sample.name, skipped=reason) for sample in samples], []
+        steps: list[BranchRun] = []
         with self.step("Running the model's own test_step"):
-            checks = [check_sample(adapter, sample, self.device, photographs.get(sample.name), self.tolerance)
+            checks = [check_sample(adapter, sample, self.device, photographs.get(sample.name), self.tolerance, steps)
                       for sample in samples if sample.name != WINDOWS]
             return checks + [check_slid(adapter, sample, self._slid_picture(adapter), self.tolerance)
-                             for sample in samples if sample.name == WINDOWS]
+                             for sample in samples if sample.name == WINDOWS], steps
 
     def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
         if not samples:

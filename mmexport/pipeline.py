@@ -17,6 +17,7 @@ from torch import Tensor
 from .adapters import Adapter
 from .adapters.mask_classification import boxes_of
 from .answering import answering
+from .branches import Run, recorded
 from .checking.compare import compare
 from .checking.comparison import DEFAULT_TOLERANCE
 from .checking.continuous import compare_continuous
@@ -63,12 +64,13 @@ def why_not_run(adapter: Adapter) -> str | None:
 
 
 def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photograph: Photograph | None = None,
-                 tolerance: float = DEFAULT_TOLERANCE) -> PipelineCheck:
+                 tolerance: float = DEFAULT_TOLERANCE, steps: list[Run] | None = None) -> PipelineCheck:
     """Compare the adapter's outputs in `sample` with ``test_step`` on the same input, unless `why_not_run`.
 
     Args:
         photograph: where the sample is a picture that the test pipeline made; then ``test_step`` gets what the pipeline returned, and
             does its own preprocessing.
+        steps: gets what ``test_step`` decided by values, where it can be recorded.
     """
     image = sample.image.to(device)
     facts: dict[str, Any] = dict(image=tuple(image.shape))
@@ -77,7 +79,7 @@ def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photogr
         return PipelineCheck(sample.name, skipped='it is larger than the window that test_step slides', **facts)
     with torch.no_grad():
         if photograph is None or photograph.packed is None:
-            answers = _on_cpu(adapter.read(_test_step_on(adapter, image)))
+            answers = _on_cpu(adapter.read(_test_step_on(adapter, image, steps)))
             return _judged(adapter, sample, answers, tolerance, facts)
         answers = _on_cpu(adapter.read(run_test_step(adapter, photograph.packed)))
         if not any(photograph.padding):
@@ -99,13 +101,25 @@ def _judged(adapter: Adapter, sample: Sample, answers: Mapping[str, Tensor], tol
     return PipelineCheck(sample.name, min(1 - (row.beyond or 0.0) if row.problem is None else 0.0 for row in rows), wrong, **facts)
 
 
-def _test_step_on(adapter: Adapter, image: Tensor) -> list[Any]:
-    """``test_step`` on an image that is preprocessed already."""
+def _test_step_on(adapter: Adapter, image: Tensor, steps: list[Run] | None = None) -> list[Any]:
+    """Run ``test_step`` on an image that is preprocessed already; `steps` gets what it decided, if recording does not disturb it."""
     image = adapter.preprocess(image)
-    samples = adapter.data_samples(image)
-    ready = dict(inputs=image, data_samples=samples)
-    with answering(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), drawn_alike():
-        found: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
+
+    def run(image: Tensor) -> list[Any]:
+        ready = dict(inputs=image, data_samples=adapter.data_samples(image))
+        with answering(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), drawn_alike():
+            found: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
+        return found
+
+    if steps is None:
+        return run(image)
+    step, marked = Run(), image.clone()
+    try:
+        with recorded(step, marked):
+            found = run(marked)
+    except Exception:  # If it is the model's own error it comes again.
+        return run(image)
+    steps.append(step)
     return found
 
 

@@ -96,6 +96,17 @@ def test_a_branch_on_how_many_were_found_is_one_on_values(tmp_path: Path) -> Non
     assert [site.text for site in report.branches.once] == ['(y.abs().mean(dim=1) > 1e9).nonzero().shape[0] > 0']
 
 
+@pytest.mark.parametrize('habit', ['table_of_sizes', 'by_square_root'])
+def test_a_size_that_is_not_followed_is_named(habit: str, tmp_path: Path) -> None:
+    report = export(tmp_path, habit)
+    assert any(line.startswith('not followed') and 'user_code.py' in line for line in report.lines())
+
+
+def test_a_branch_in_post_processing_is_named(tmp_path: Path) -> None:
+    report = export(tmp_path, model='drops specks')
+    assert any('(labels == 1)' in site.text for site in report.branches.once), report.branches
+
+
 def test_a_value_that_numpy_reads_is_named(tmp_path: Path) -> None:
     report = export(tmp_path, 'read_by_numpy')
     assert any('numpy()' in site.text for site in report.branches.once)

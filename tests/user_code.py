@@ -95,6 +95,12 @@ class UserHead(FCNHead):
             y = y * 1.5
         return y
 
+    def table_of_sizes(self, y: Tensor) -> Tensor:
+        return y * {20: 1.5}.get(y.shape[3], 1.0)
+
+    def by_square_root(self, y: Tensor) -> Tensor:
+        return y * 1.5 if 36.1 < math.sqrt(y.shape[2] * y.shape[3]) < 36.2 else y
+
     def branch_on_long_side(self, y: Tensor) -> Tensor:
         return y * 1.5 if max(y.shape[2], y.shape[3]) > 500 else y
 
@@ -138,6 +144,11 @@ class UserModel(EncoderDecoder):
 
     def postprocess_result(self, seg_logits: Tensor, data_samples: Any = None) -> Any:
         found = super().postprocess_result(seg_logits, data_samples)
+        if self.habit == 'drops specks':
+            for sample in found:
+                labels = sample.pred_sem_seg.data
+                if (labels == 1).float().mean() > 0.9:
+                    labels.zero_()
         if self.habit == 'swaps labels':
             for sample in found:
                 sample.pred_sem_seg.data = 1 - sample.pred_sem_seg.data

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 # What stands between a question about a symbolic size and who asks it.
-_MACHINERY = tuple(f'{_TORCH}/{name}' for name in ('fx/', '_guards', 'utils/', '_logging', '_dispatch'))
-_ASKING = f'{_TORCH}/__init__.py'
+_MACHINERY = tuple(f'{_TORCH}{name}' for name in ('fx/', '_guards', 'utils/', '_logging', '_dispatch'))
+_ASKING = f'{_TORCH}__init__.py'
 # Where torch decides about strides, broadcasting and memory formats.
-_LAYOUT = tuple(f'{_TORCH}/{name}' for name in ('_prims', '_refs', '_meta_registrations', '_subclasses', '_decomp', '_inductor', '_ops',
+_LAYOUT = tuple(f'{_TORCH}{name}' for name in ('_prims', '_refs', '_meta_registrations', '_subclasses', '_decomp', '_inductor', '_ops',
                                                 '_higher_order_ops', '_library'))
 
 

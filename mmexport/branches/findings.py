@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .recorder import Key, Site
+from .recorder import Key, Run, Site
 from .search import BranchLog
 
 
@@ -20,6 +20,8 @@ class Branches:
         once: depend on values, and had one answer on all pictures; stand beside the verdict.
         unresolved: a size within the ranges turns them, and could not be verified; the run is no pass.
         accepted: the user answers for them (``--accept-branch``).
+        escaped: places in the user's own code where a size goes into a function or a table that is not followed; what is decided from it
+            is tried at the verified sizes only.
         sizes: how many sizes were tried, verified or not.
         note: why recording was left out, or how else than usual sizes were looked at; None where there is nothing to say.
     """
@@ -29,6 +31,7 @@ class Branches:
     once: tuple[Site, ...] = ()
     unresolved: tuple[Site, ...] = ()
     accepted: tuple[Site, ...] = ()
+    escaped: tuple[Site, ...] = ()
     sizes: int = 0
     note: str | None = None
 
@@ -40,11 +43,13 @@ class Branches:
     def lines(self) -> Iterator[str]:
         """Yield what the terminal shows: branches that were decided once, and what the user accepted."""
         for site in self.never:
-            if 'site-packages' not in site.file:
+            if is_own(site):
                 also = ' (or a part of it)' if site in self.turned else ''
                 yield f'one answer at all {self.sizes} sizes tried: {site.place}: {site.text}{also}'
         for site in self.once:
             yield f'decided once: {site.place}: {site.text}: a branch on a value, with one answer on every picture tried'
+        for site in self.escaped:
+            yield f'not followed: {site.place}: {site.text}: what is decided from this number is tried at the checked sizes only'
         for site in self.accepted:
             yield f'accepted: {site.place}: {site.text}'
         if self.note:
@@ -52,7 +57,7 @@ class Branches:
 
     def as_dict(self) -> dict[str, Any]:
         return {**{name: [site.as_dict() for site in getattr(self, name)] for name in
-                   ('turned', 'never', 'once', 'unresolved', 'accepted')}, 'sizes': self.sizes, 'note': self.note}
+                   ('turned', 'never', 'once', 'unresolved', 'accepted', 'escaped')}, 'sizes': self.sizes, 'note': self.note}
 
 
 def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None = None) -> Branches:
@@ -62,8 +67,29 @@ def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None
     turned = _sites([key for key in keys if len(log.answers(key)) > 1])
     return Branches(turned=turned, never=_sites(left - set(unresolved)),
                     once=_sites(once), unresolved=_sites(unresolved), accepted=_sites([key for key in keys if log.is_accepted(key[0])]),
+                    escaped=tuple(site for site in _sorted({site for run in log.runs.values() for site in run.escaped}) if is_own(site)),
                     sizes=len({*log.shapes.values(), *log.swept}), note=note)
 
 
+def once_in(runs: Sequence[Run], known: Branches) -> tuple[Site, ...]:
+    """Return the user's own conditions on values that had one answer in all `runs` (of ``test_step``) and are not `known` yet."""
+    answers: dict[Site, set[Any]] = {}
+    for run in runs:
+        for key, (answer, _) in run.seen.items():
+            answers.setdefault(key[0], set()).add(answer)
+    seen = {*known.turned, *known.once, *known.accepted}
+    once = {site for site, found in answers.items() if len(found) == 1 and site.kind == 'value'}
+    return _sorted({site for site in once - seen if is_own(site)})
+
+
+def is_own(site: Site) -> bool:
+    """Return whether `site` lies in code of the user's, not in an installed package."""
+    return 'site-packages' not in site.file
+
+
 def _sites(keys: Sequence[Key] | Collection[Key]) -> tuple[Site, ...]:
-    return tuple(sorted({key[0] for key in keys}, key=lambda site: (site.file, site.line, site.column)))
+    return _sorted({key[0] for key in keys})
+
+
+def _sorted(sites: Collection[Site]) -> tuple[Site, ...]:
+    return tuple(sorted(sites, key=lambda site: (site.file, site.line, site.column)))

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 KEPT = 'kept'  # Not a question: a rounding that goes on recording.
+ESCAPED = 'escaped'  # A number was asked for itself: what is decided from it is not seen.
 # With the separator: torchvision is not torch.
 TORCH = str(Path(torch.__file__).parent) + os.sep
 Sink = Callable[[FrameType, str, Any, tuple[Any, ...], bool], None]
@@ -78,7 +79,25 @@ def _truth(self: Any) -> bool:
     return bool(number)
 
 
-_METHODS: dict[str, Any] = {'__bool__': _truth, 'picture': False}
+def _escape(number: Any, picture: bool) -> None:
+    note(sys._getframe(2), ESCAPED, None, (number, 0), picture)
+
+
+def _as_float(self: Any) -> float:
+    """`math.sqrt` and the like ask for this."""
+    number = plain(self)
+    _escape(number, self.picture)
+    return float(number)
+
+
+def _hash(self: Any) -> int:
+    """A table that is looked up by a size asks for this."""
+    number = plain(self)
+    _escape(number, self.picture)
+    return hash(number)
+
+
+_METHODS: dict[str, Any] = {'__bool__': _truth, '__float__': _as_float, '__hash__': _hash, 'picture': False}
 _name: str
 _operate: Any
 for _name, _operate in dict(add=operator.add, sub=operator.sub, mul=operator.mul, truediv=operator.truediv, mod=operator.mod,
@@ -93,8 +112,8 @@ _BITS: dict[str, Any] = {}
 for _name, _operate in {'and': operator.and_, 'or': operator.or_, 'xor': operator.xor, 'lshift': operator.lshift,
                         'rshift': operator.rshift}.items():
     _BITS[f'__{_name}__'], _BITS[f'__r{_name}__'] = _two(_operate, False), _two(_operate, True)
-RecInt: Any = type('RecInt', (int,), {**_METHODS, **_BITS, '__hash__': int.__hash__, '__reduce__': lambda self: (int, (plain(self),))})
-RecFloat: Any = type('RecFloat', (float,), {**_METHODS, '__hash__': float.__hash__, '__reduce__': lambda self: (float, (plain(self),))})
+RecInt: Any = type('RecInt', (int,), {**_METHODS, **_BITS, '__reduce__': lambda self: (int, (plain(self),))})
+RecFloat: Any = type('RecFloat', (float,), {**_METHODS, '__reduce__': lambda self: (float, (plain(self),))})
 
 
 def _scalar(number: Any) -> Any:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from .hollow import Hollow, flat
-from .numbers import KEPT, TORCH, note, recording, wrap
+from .numbers import ESCAPED, KEPT, TORCH, note, recording, wrap
 from .places import place_of
 
 OURS = str(Path(__file__).parents[1]) + os.sep
@@ -81,12 +81,19 @@ def _called_by(frame: FrameType | None) -> int:
 
 @dataclass
 class Run:
-    """What one input decided. `answers` are what value branches shall answer where there are no values."""
+    """What one input decided.
+
+    Attributes:
+        answers: what value branches shall answer where there are no values.
+        seen: answers and operands of the conditions that were asked.
+        escaped: where a size or a value went to code that is not followed.
+    """
 
     answers: dict[Key, Seen] = field(default_factory=dict)
     seen: dict[Key, Seen] = field(default_factory=dict)
     count: dict[tuple[Site, int], int] = field(default_factory=dict)
     kept: set[tuple[str, int]] = field(default_factory=set)
+    escaped: set[Site] = field(default_factory=set)
     error: str = ''
 
     def __call__(self, frame: FrameType, what: str, answer: Any, operands: tuple[Any, ...], picture: bool) -> None:
@@ -94,7 +101,9 @@ class Run:
             self.kept.add((frame.f_code.co_filename, frame.f_lineno))
             return
         key = self.key(frame, picture)
-        if key is not None:
+        if key is not None and what == ESCAPED:
+            self.escaped.add(key[0])
+        elif key is not None:
             self.seen[key] = answer, operands
 
     def key(self, frame: FrameType, picture: bool) -> Key | None:
