@@ -69,6 +69,7 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
     from mmexport.config import export_section
     from mmexport.device.outside import stop_gradients
     from mmexport.expected import Memory, expect, second_look, with_patched
+    from mmexport.progress import Progress
     from mmexport.inputs.shapes import plan_shapes, traced_shape
     from mmexport.inputs.size_rules import SizeRules
     from mmexport.inputs.synthetic import scenes
@@ -96,7 +97,7 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
         for made_on, artifact in files.items():
             for run_on in devices:
                 check = verify(artifact, samples[run_on], TOLERANCE, run_on, Path(folder) / 'scratch')
-                closer = second_look(adapter.to(run_on), samples[run_on], [check], TOLERANCE, run_on, Memory())
+                closer = second_look(adapter.to(run_on), samples[run_on], [check], TOLERANCE, run_on, Memory(), Progress(quiet=True))
                 if closer is not None:
                     check = verify(artifact, closer, TOLERANCE, run_on, Path(folder) / 'scratch')
                 checks[f'lowered on {made_on}, run on {run_on}'] = dict(passed=check.passed, reason=check.reason, worst=worst(check.rows))
