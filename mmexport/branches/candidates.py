@@ -13,18 +13,25 @@ BATCHES = 16
 STEPS = (1, 2, 4, 8, 16, 32)
 
 
-def candidates(low: Sequence[int], high: Sequence[int], start: Shape, step: Sequence[int]) -> list[Shape]:
-    """Return sizes between `low` and `high` (N, H, W), smallest first: corners, all batches, a diagonal, and neighbours of `start`."""
+def candidates(low: Sequence[int], high: Sequence[int], start: Shape, step: Sequence[int], closely: bool = True) -> list[Shape]:
+    """Return sizes between `low` and `high` (N, H, W), smallest first: corners, all batches, a diagonal, and neighbours of `start`.
+
+    Args:
+        closely: else the largest, a second batch and the diagonal: a look costs a second on a model of many modules.
+    """
     def fit(value: int, axis: int) -> int:
         return min(max(value // step[axis] * step[axis], low[axis]), high[axis])
 
     def part(share: float, axis: int) -> int:
         return fit(int(low[axis] + share * (high[axis] - low[axis])), axis)
 
-    found: set[Shape] = {(batch, height, width) for batch, height, width in product(*zip(low, high, strict=True))}
-    found |= {(batch, *start[1:]) for batch in range(low[0], min(high[0], low[0] + BATCHES - 1) + 1)}
+    found: set[Shape] = {(high[0], high[1], high[2]), (min(low[0] + 1, high[0]), *start[1:])}
     found |= {(start[0], part(share, 1), part(1 - share, 2)) for share in (0.25, 0.5, 0.75)}
     found |= {(start[0], height, width) for height, width in BETWEEN if fit(height, 1) == height and fit(width, 2) == width}
+    if not closely:
+        return sorted(found, key=area)
+    found |= set(product(*zip(low, high, strict=True)))  # type: ignore[arg-type]
+    found |= {(batch, *start[1:]) for batch in range(low[0], min(high[0], low[0] + BATCHES - 1) + 1)}
     found |= {along(start, axis, fit(start[axis] + count * step[axis], axis)) for axis in (1, 2) for count in STEPS}
     return sorted(found, key=area)
 

@@ -43,7 +43,7 @@ class Branches:
     def lines(self) -> Iterator[str]:
         """Yield what the terminal shows: branches that were decided once, and what the user accepted."""
         for site in self.never:
-            if is_own(site):
+            if site.own:
                 also = ' (or a part of it)' if site in self.turned else ''
                 yield f'one answer at all {self.sizes} sizes tried: {site.place}: {site.text}{also}'
         for site in self.once:
@@ -67,7 +67,7 @@ def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None
     turned = _sites([key for key in keys if len(log.answers(key)) > 1])
     return Branches(turned=turned, never=_sites(left - set(unresolved)),
                     once=_sites(once), unresolved=_sites(unresolved), accepted=_sites([key for key in keys if log.is_accepted(key[0])]),
-                    escaped=tuple(site for site in _sorted({site for run in log.runs.values() for site in run.escaped}) if is_own(site)),
+                    escaped=tuple(site for site in _sorted({site for run in log.runs.values() for site in run.escaped}) if site.own),
                     sizes=len({*log.shapes.values(), *log.swept}), note=note)
 
 
@@ -79,12 +79,7 @@ def once_in(runs: Sequence[Run], known: Branches) -> tuple[Site, ...]:
             answers.setdefault(key[0], set()).add(answer)
     seen = {*known.turned, *known.once, *known.accepted}
     once = {site for site, found in answers.items() if len(found) == 1 and site.kind == 'value'}
-    return _sorted({site for site in once - seen if is_own(site)})
-
-
-def is_own(site: Site) -> bool:
-    """Return whether `site` lies in code of the user's, not in an installed package."""
-    return 'site-packages' not in site.file
+    return _sorted({site for site in once - seen if site.own})
 
 
 def _sites(keys: Sequence[Key] | Collection[Key]) -> tuple[Site, ...]:

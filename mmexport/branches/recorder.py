@@ -53,6 +53,11 @@ class Site:
         return f'{"/".join(Path(self.file).parts[-3:])}:{self.line}'
 
     @property
+    def own(self) -> bool:
+        """Whether it is code of the user's, not of an installed package."""
+        return 'site-packages' not in self.file
+
+    @property
     def text(self) -> str:
         """The condition, as it is written."""
         return self.code.split('   in: ')[0]

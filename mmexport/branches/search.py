@@ -138,7 +138,8 @@ def search_sizes(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple
     high = tuple(ranges[name][1] if name in ranges else _fixed(log, axis) for axis, name in enumerate(AXES))
     start = min(log.shapes.values(), key=area)
     step = (1, multiple, multiple)
-    for candidate in candidates(low, high, start, step):
+    # Code of the user's is looked at closely; that of installed packages has been exported before.
+    for candidate in candidates(low, high, start, step, closely=any(site.own for site in log.sites)):
         log.sweep(candidate)
     found: dict[Key, Shape] = {}
     # Modules in a loop ask the same questions: what was looked for once without result is not looked for again.
@@ -156,8 +157,9 @@ def search_sizes(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple
                 met = log.met(key)
                 question = key[0], tuple((one, log.margin(key, one)) for one in (*met[:1], *met[-1:]))
                 if question not in fruitless and len(log.swept) < SWEEPS:
-                    shape = (where_equal(log, key, step, most) or where_crossing(log, key, low, high, step)
-                             or where_periodic(log, key, low, high, step))
+                    shape = where_equal(log, key, step, most)
+                    if shape is None and key[0].own:
+                        shape = where_crossing(log, key, low, high, step) or where_periodic(log, key, low, high, step)
                     if shape is None:
                         fruitless.add(question)
         if shape is not None:
