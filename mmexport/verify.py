@@ -87,7 +87,8 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
     """
     scratch.mkdir(parents=True, exist_ok=True)
     everything, answer = scratch / 'all_samples.npz', scratch / 'found.json'
-    asked_again = [sample for sample in samples if sample is samples[0] or not first or sample.name in first.failed_samples]
+    failed = first.failed_samples if first else {sample.name for sample in samples}
+    asked_again = [sample for sample in samples if sample is samples[0] or sample.name in failed]
     write_samples(everything, asked_again, _extra(samples, tolerance))
     asked = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer), '--trust',
              *(['--raw', str(raw)] if raw else [])]
@@ -106,7 +107,7 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
     answer.unlink()
     if first and not found['stale']:
         names = {sample.name for sample in asked_again}
-        kept = [row.as_dict() for row in first.rows if row.sample not in names and row.sample.removesuffix(AGAIN) not in names]
+        kept = [row.as_dict() for row in first.rows if row.sample.removesuffix(AGAIN) not in names]
         order = {sample.name: number for number, sample in enumerate(samples)}
         rows = sorted(found['rows'] + kept, key=lambda row: order.get(row['sample'].removesuffix(AGAIN), len(order)))
         # Vacuity is a matter of all samples.
