@@ -96,6 +96,13 @@ def test_a_branch_on_how_many_were_found_is_one_on_values(tmp_path: Path) -> Non
     assert [site.text for site in report.branches.once] == ['(y.abs().mean(dim=1) > 1e9).nonzero().shape[0] > 0']
 
 
+@pytest.mark.parametrize('habit', ['by_numpy', 'by_numel'])
+def test_a_size_that_leaves_python_is_named(habit: str, tmp_path: Path) -> None:
+    """numpy and ``torch.Size.numel`` answer plain numbers; the tracer is asked there, or the call is seen."""
+    lines = list(export(tmp_path, habit).lines())
+    assert any(line.strip().startswith(('tracer warning', 'not followed')) and 'user_code.py' in line for line in lines), lines
+
+
 @pytest.mark.parametrize('habit', ['table_of_sizes', 'by_square_root'])
 def test_a_size_that_is_not_followed_is_named(habit: str, tmp_path: Path) -> None:
     report = export(tmp_path, habit)

@@ -101,6 +101,12 @@ class UserHead(FCNHead):
     def by_square_root(self, y: Tensor) -> Tensor:
         return y * 1.5 if 36.1 < math.sqrt(y.shape[2] * y.shape[3]) < 36.2 else y
 
+    def by_numpy(self, y: Tensor) -> Tensor:
+        return y * 1.5 if np.prod(y.shape[2:]) == 1850 else y
+
+    def by_numel(self, y: Tensor) -> Tensor:
+        return y * 1.5 if y.shape[2:].numel() == 1850 else y
+
     def branch_on_long_side(self, y: Tensor) -> Tensor:
         return y * 1.5 if max(y.shape[2], y.shape[3]) > 500 else y
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -20,11 +19,11 @@ from ..registry import BACKENDS
 from .base import Backend, Run, name_of
 from .cutting import raw_folder, raw_manifest, with_raw
 from .graph import count_kinds, device_literals, dtype_literals, follow_input_device
+from .tracer_warnings import tracer_warnings
 
 # The manifest's name inside the file: torch.jit.load(..., _extra_files={'manifest.json': ''}).
 INSIDE = 'manifest.json'
 FILE = 'model.pt'
-OURS = str(Path(__file__).parents[1]) + os.sep
 
 # Of a repro.
 TRACED = 'torch.jit.trace(Part().eval(), inputs, check_trace=False)'
@@ -94,14 +93,8 @@ class TorchScript(Backend):
     def _trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, list[str]]:
         """The traced module, and what the tracer warns of in the user's own code."""
         try:
-            with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter('ignore')
-                warnings.simplefilter('always', torch.jit.TracerWarning)
-                traced = torch.jit.trace(module, inputs, check_trace=False)
-            # Lines of installed packages were read by the authors of the patches; a line of the user's belongs in the report.
-            said = [f"{found.filename}:{found.lineno}: {str(found.message).split('. ')[0]}" for found in caught
-                    if 'site-packages' not in found.filename and not found.filename.startswith(OURS)]
-            return traced, list(dict.fromkeys(said))
+            with torch.no_grad(), tracer_warnings() as said:
+                return torch.jit.trace(module, inputs, check_trace=False), said
         except MMExportError:
             raise
         except Exception as exc:

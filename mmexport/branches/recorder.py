@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from .hollow import Hollow, flat
 from .numbers import ESCAPED, KEPT, TORCH, note, recording, wrap
 from .places import place_of
+from .profile import size_products_noted
 
 OURS = str(Path(__file__).parents[1]) + os.sep
 _T: Any = Tensor
@@ -218,7 +219,7 @@ def _unreal(tensor: Any) -> bool:
 def recorded(run: Run, image: Tensor) -> Iterator[None]:
     """Record into `run` what a model decides inside the block; `image` is the picture that values come from, marked in place."""
     image._picture = run  # type: ignore[attr-defined]
-    with recording(run), _Mode(run), Hollow() if image.is_meta else nullcontext():
+    with recording(run), _Mode(run), Hollow() if image.is_meta else nullcontext(), size_products_noted():
         yield
 
 

@@ -1,0 +1,28 @@
+"""See calls that no recording number can see: ``torch.Size.numel`` multiplies in C, and its class takes no subclass."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import torch
+
+from .numbers import ESCAPED, note
+
+
+@contextmanager
+def size_products_noted() -> Iterator[None]:
+    """Note each call of ``torch.Size.numel`` inside the block as a size that is not followed."""
+    before = sys.getprofile()
+
+    def watch(frame: FrameType, event: str, called: Any) -> None:
+        if event == 'c_call' and getattr(called, '__name__', '') == 'numel' and isinstance(getattr(called, '__self__', None), torch.Size):
+            note(frame, ESCAPED, 'numel', (0, 0), False)
+
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
