@@ -1,7 +1,7 @@
 """The line: config and checkpoint in, a lowered file and the proof that it is right out."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from .adapters import Adapter, build_adapter
 from .adapters.base import InputGuard
 from .artifact import Artifact, check_work_dir, staging_dir
 from .backends import Backend, build_backend
-from .branches import Branches, BranchLog, Unclear, is_place, once_in, settle
+from .branches import Branches, BranchLog, Settled, Unclear, is_place, once_in, settle
 from .branches import Run as BranchRun
 from .checking.compare import compare
 from .checking.samples import Sample
@@ -130,8 +130,10 @@ class Exporter:
                 audit: Audit) -> Report:
         samples, plan = self._expect(adapter, plan, images, photographs)
         samples += self._decisive(adapter, plan, samples)
-        branches, turning = self._branches(adapter, plan, samples)
-        samples += turning
+        found = self._branches(adapter, plan, samples, photographs)
+        branches, samples = found.branches, [sample for sample in samples if sample.name not in found.given_up] + found.samples
+        for name in found.given_up:
+            plan = plan.without(name, 'a size like it turns a branch that could not be checked; the ranges leave it out')
         adapter.guard = self._guard(plan, samples)
         pipelines, steps = self._test_steps(adapter, samples, photographs)
         branches = replace(branches, once=branches.once + once_in(steps, branches))
@@ -330,15 +332,18 @@ class Exporter:
         with torch.no_grad():
             return adapter.decided(tuple(sample.raw[spec.name].to(self.device) for spec in adapter.raw_specs), image)
 
-    def _branches(self, adapter: Adapter, plan: Plan, samples: Sequence[Sample]) -> tuple[Branches, list[Sample]]:
+    def _branches(self, adapter: Adapter, plan: Plan, samples: Sequence[Sample], photographs: Collection[str]) -> Settled:
         """Find the Python branches of the model, and inputs that turn those which no input turned so far."""
         if not samples:
-            return Branches(), []
+            return Settled(Branches())
         shapes = {sample.name: _sides(sample.image) for sample in samples}
         log = BranchLog(lambda image: _decided(adapter, image), adapter.channels, {name: self.memory.branches[name] for name in shapes},
                         shapes, accepted=tuple(self.section['verify']['accept_branches']))
         small = min(shapes.values(), key=lambda shape: shape[1] * shape[2])
         noises = int(self.section['verify']['noises'])
+        # The user's own sizes and pictures are what he wants to use.
+        keep = [name for name in shapes if self.section['verify']['shapes'] is not None or name in (TRACED, SAME, WINDOWS)
+                or name in photographs and name != PHOTOGRAPH]
 
         def add(name: str, image: Tensor) -> tuple[Sample, BranchRun] | None:
             try:
@@ -359,7 +364,7 @@ class Exporter:
             return settle(log, ranges_of([tuple(sample.image.shape) for sample in samples], self._open_axes(plan)), plan.rules.multiple_of,
                           lambda shape, seed: picture((shape[0], adapter.channels, *shape[1:]), 50 + seed, adapter).to(self.device),
                           lambda kind: plain_picture((self.shape[0], adapter.channels, *small[1:]), kind, adapter).to(self.device),
-                          add, self.memory.note)
+                          add, keep, self.memory.note)
 
     def _test_steps(self, adapter: Adapter, samples: Sequence[Sample],
                     photographs: dict[str, Photograph]) -> tuple[list[PipelineCheck], list[BranchRun]]:

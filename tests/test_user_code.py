@@ -55,7 +55,7 @@ def test_a_condition_that_only_refuses_is_no_branch(tmp_path: Path) -> None:
     assert not report.branches.unresolved
 
 
-@pytest.mark.parametrize('backend', ['torch_export', 'onnx', 'openvino'])
+@pytest.mark.parametrize('backend', ['torch_export', 'onnx', 'openvino', pytest.param('aotinductor', marks=pytest.mark.slow)])
 @pytest.mark.parametrize('habit', ['branch_on_aspect', 'branch_on_long_side'])
 def test_a_branch_on_a_size_in_the_other_formats(habit: str, backend: str, tmp_path: Path) -> None:
     """Refused by the file, or exit 1 with the line; never another answer."""
@@ -71,13 +71,25 @@ def test_a_branch_on_a_size_in_the_other_formats(habit: str, backend: str, tmp_p
     assert 'width' in str(why_refused(manifest['inputs'][0], torch.zeros(1, 3, 64, 2048)))
 
 
+def test_the_ranges_leave_out_branches_that_were_not_verified(tmp_path: Path) -> None:
+    """Fourteen sizes that the head asks for one by one are more than are tried: the file takes the others alone."""
+    report = export(tmp_path, 'fourteen_sizes')
+    assert report.passed, report.reasons
+    assert any(line.startswith('ranges made smaller: ') and 'tests/user_code.py:' in line for line in report.lines()), list(report.lines())
+    low, high = report.artifacts[0].manifest['inputs'][0]['ranges']['height']
+    tried = {-(-shape[2] // 4) for shape in report.inputs.values()}
+    assert not [side for side in range(17, 31) if low <= 4 * side <= high and side not in tried]
+    assert all(low <= shape[2] <= high for shape in report.inputs.values())
+
+
 def test_an_unverified_branch_fails_until_it_is_accepted(tmp_path: Path) -> None:
-    """Fourteen sizes that the head asks for one by one are more than are tried."""
-    report = export(tmp_path / 'a', 'fourteen_sizes')
+    """The sizes that the user named stay within the ranges."""
+    sizes = dict(shapes=[(64, 64), (128, 96), (64, 96), (128, 64)])
+    report = export(tmp_path / 'a', 'fourteen_sizes', verify=sizes)
     assert report.passed is False
     place = next(word for reason in report.reasons for word in reason.split() if 'user_code.py:' in word).rstrip(':')
     assert any(f'--accept-branch {place}' in reason for reason in report.reasons), report.reasons
-    report = export(tmp_path / 'b', 'fourteen_sizes', verify=dict(accept_branches=[place]))
+    report = export(tmp_path / 'b', 'fourteen_sizes', verify=dict(sizes, accept_branches=[place]))
     assert report.passed, report.reasons
     assert place in report.artifacts[0].manifest['accepted_branches'][0]
     assert any(line.startswith(f'accepted: {place}') for line in report.lines())

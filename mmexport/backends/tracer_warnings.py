@@ -15,7 +15,7 @@ import torch
 
 OURS = str(Path(__file__).parents[1]) + os.sep
 # Between the user's line and the warning; numpy asks a traced size for its value from files of its own.
-_BETWEEN = tuple(str(Path(module.__file__).parent) + os.sep for module in (torch, np)) + (warnings.__file__,)
+_BETWEEN = tuple(str(Path(str(module.__file__)).parent) + os.sep for module in (torch, np)) + (warnings.__file__,)
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def tracer_warnings() -> Iterator[list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         warnings.simplefilter('always', torch.jit.TracerWarning)
-        warnings.showwarning = hear
+        warnings.showwarning = hear  # type: ignore[assignment]
         yield said
 
 

@@ -2,6 +2,6 @@
 from .findings import Branches, judge_branches, once_in
 from .recorder import Run, Site, recorded
 from .search import BranchLog, is_place
-from .settle import Unclear, settle
+from .settle import Settled, Unclear, settle
 
-__all__ = ['BranchLog', 'is_place', 'once_in', 'Branches', 'Run', 'Site', 'Unclear', 'judge_branches', 'recorded', 'settle']
+__all__ = ['BranchLog', 'is_place', 'once_in', 'Branches', 'Run', 'Settled', 'Site', 'Unclear', 'judge_branches', 'recorded', 'settle']

@@ -20,6 +20,7 @@ class Branches:
         once: depend on values, and had one answer on all pictures; stand beside the verdict.
         unresolved: a size within the ranges turns them, and could not be verified; the run is no pass.
         accepted: the user answers for them (``--accept-branch``).
+        avoided: a size turns them which could not be verified, and which the ranges leave out.
         escaped: places in the user's own code where a size goes into a function or a table that is not followed; what is decided from it
             is tried at the verified sizes only.
         sizes: how many sizes were tried, verified or not.
@@ -31,6 +32,7 @@ class Branches:
     once: tuple[Site, ...] = ()
     unresolved: tuple[Site, ...] = ()
     accepted: tuple[Site, ...] = ()
+    avoided: tuple[Site, ...] = ()
     escaped: tuple[Site, ...] = ()
     sizes: int = 0
     note: str | None = None
@@ -48,6 +50,8 @@ class Branches:
                 yield f'one answer at all {self.sizes} sizes tried: {site.place}: {site.text}{also}'
         for site in self.once:
             yield f'decided once: {site.place}: {site.text}: a branch on a value, with one answer on every picture tried'
+        for site in self.avoided:
+            yield f'ranges made smaller: {site.place}: {site.text}: sizes that turn it could not be checked; the file refuses them'
         for site in self.escaped:
             yield f'not followed: {site.place}: {site.text}: what is decided from this number is tried at the checked sizes only'
         for site in self.accepted:
@@ -57,16 +61,22 @@ class Branches:
 
     def as_dict(self) -> dict[str, Any]:
         return {**{name: [site.as_dict() for site in getattr(self, name)] for name in
-                   ('turned', 'never', 'once', 'unresolved', 'accepted', 'escaped')}, 'sizes': self.sizes, 'note': self.note}
+                   ('turned', 'never', 'once', 'unresolved', 'accepted', 'avoided', 'escaped')}, 'sizes': self.sizes, 'note': self.note}
 
 
-def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None = None) -> Branches:
-    """Sort the conditions of `log`; `unresolved` are those that some size turns at which nothing could be verified."""
+def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None = None, avoided: Collection[Key] = ()) -> Branches:
+    """Sort the conditions of `log`; `unresolved` are those that some size turns at which nothing could be verified.
+
+    Args:
+        note: how sizes were looked at, where it is not as usual.
+        avoided: those of which such a size lies outside the ranges.
+    """
     keys = {key for run in log.runs.values() for key in run.seen}
     left, once = log.open_keys('size'), log.open_keys('value')
     turned = _sites([key for key in keys if len(log.answers(key)) > 1])
-    return Branches(turned=turned, never=_sites(left - set(unresolved)),
+    return Branches(turned=turned, never=_sites(left - set(unresolved) - set(avoided)),
                     once=_sites(once), unresolved=_sites(unresolved), accepted=_sites([key for key in keys if log.is_accepted(key[0])]),
+                    avoided=_sites({key for key in avoided if len(log.answers(key)) < 2}),
                     escaped=tuple(site for site in _sorted({site for run in log.runs.values() for site in run.escaped}) if site.own),
                     sizes=len({*log.shapes.values(), *log.swept}), note=note)
 

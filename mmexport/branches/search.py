@@ -13,6 +13,7 @@ from .narrowing import smaller, where_crossing, where_equal, where_periodic
 from .recorder import Key, Run, Site, record_picture, record_sizes
 
 AXES = ('batch', 'height', 'width')
+Ranges = Mapping[str, tuple[int, int]]
 # Where a model cannot run without values, sizes up to this many numbers are looked at on pictures, and as many of them.
 PICTURE, PICTURES = 3 * 200_000, 40
 # Sizes that are looked at in one search, beyond which no more are.
@@ -129,7 +130,7 @@ def is_place(given: str, site: Site) -> bool:
     return bool(parts) and line == str(site.line) and Path(site.file).parts[-len(parts):] == parts
 
 
-def search_sizes(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple: int, most: int = 40) -> dict[Key, Shape]:
+def search_sizes(log: BranchLog, ranges: Ranges, multiple: int, most: int = 40) -> dict[Key, Shape]:
     """Find for each open size branch a small size within `ranges` that turns it; a branch without an entry turned at none that was tried.
 
     From a size that turns a condition the axes go, one after the other, as far as they can towards the smallest verified input.

@@ -1,7 +1,8 @@
 """Add inputs to a verification until every branch that an input can turn is turned."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -10,7 +11,8 @@ from ..inputs.synthetic import PLAIN
 from .candidates import Shape, area
 from .findings import Branches, judge_branches
 from .recorder import Key, Run
-from .search import PICTURE, BranchLog, search_sizes
+from .search import AXES, PICTURE, BranchLog, Ranges, search_sizes
+from .shrinking import give_up, inputs_outside, still_turned, untried_corners
 
 ROUNDS, MOST = 4, 12
 # Pictures of one size, until eager is sure of its decisions on one.
@@ -25,48 +27,103 @@ class Unclear(Exception):
 Add = Callable[[str, Tensor], tuple[Sample, Run] | None]
 
 
-def settle(log: BranchLog, ranges: Mapping[str, tuple[int, int]], multiple: int, scene: Callable[[Shape, int], Tensor],
-           plain: Callable[[str], Tensor], add: Add, note: str | None = None) -> tuple[Branches, list[Sample]]:
-    """Return the branches of the model, and samples at the sizes and of the pictures that turn those which no input turned so far.
+@dataclass
+class Settled:
+    """What `settle` found.
+
+    Attributes:
+        branches: of the model.
+        samples: inputs that turn those which no input turned so far.
+        given_up: names of earlier inputs that lie outside the ranges now, because a branch could not be checked there.
+    """
+
+    branches: Branches
+    samples: list[Sample] = field(default_factory=list)
+    given_up: list[str] = field(default_factory=list)
+
+
+def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape, int], Tensor], plain: Callable[[str], Tensor], add: Add,
+           keep: Collection[str], note: str | None = None) -> Settled:
+    """Find the branches of the model, and inputs at the sizes and of the pictures that turn those which no input turned so far.
+
+    Where a size turns one at which nothing can be compared, or there are too many of them, the ranges shrink until they leave it out.
 
     Args:
         log: with the runs of all inputs so far; gets those of new ones.
         ranges: sizes within which to look, by open axis.
         multiple: what the sides must be multiples of.
         scene: makes a picture of a size and a seed, `plain` one without content by its name.
+        keep: names of the inputs that the ranges must contain.
         note: why nothing was recorded; then there is nothing to find.
     """
     if note is not None:
-        return Branches(note=f'not recorded: {note}'), []
+        return Settled(Branches(note=f'not recorded: {note}'))
     log.scene = scene
-    samples: list[Sample] = []
-    # Of a size at which nothing could be compared; its branches stay unresolved.
-    unclear: set[Shape] = set()
-    unresolved: dict[Key, Shape] = {}
+    search = _Search(log, multiple, scene, add)
+    unresolved = search.turn(ranges)
+    given_up: list[str] = []
+    avoided: set[Key] = set()
     for _ in range(ROUNDS):
-        unresolved = search_sizes(log, ranges, multiple)
-        fresh = sorted(set(unresolved.values()) - unclear, key=area)
-        if not fresh or len(samples) >= MOST:
+        axes = [axis for axis, name in enumerate(AXES) if name in ranges]
+        left = still_turned(log, unresolved)
+        outside = inputs_outside(log.shapes, left.values(), keep, axes)
+        if not left or not outside:
             break
-        for shape in fresh:
-            if len(samples) < MOST and any(log.turns(key, shape) for key in log.open_keys('size')):
-                name = 'branch ' + 'x'.join(map(str, shape))
-                try:
-                    made = _first_clear(add, name, shape, scene)
-                except Unclear:
-                    unclear.add(shape)
-                    continue
-                if made is None:
-                    # At a size that eager does not take nothing can go wrong; the next round looks for another one.
-                    log.refuse(shape)
-                    continue
-                samples.append(made[0])
-                log.runs[name], log.shapes[name] = made[1], shape
-    samples += _plain(log, plain, add)
-    left = log.open_keys('size')
+        avoided |= set(left)
+        given_up += outside
+        ranges = give_up(log, outside, ranges)
+        for corner in untried_corners(log, ranges):
+            search.check(corner, f'corner {corner[1]}x{corner[2]}')
+        unresolved = search.turn(ranges)
+    search.samples += _plain(log, plain, add)
     looked = log.why_pictures and (f'sizes were looked at on pictures of up to {PICTURE // log.channels} pixels, for without values the '
                                    f'model raises {log.why_pictures}')
-    return judge_branches(log, [key for key, shape in unresolved.items() if key in left and log.turns(key, shape)], looked), samples
+    left = still_turned(log, unresolved)
+    samples = [sample for sample in search.samples if sample.name not in given_up]
+    return Settled(judge_branches(log, left, looked, avoided - set(left)), samples,
+                   [name for name in given_up if all(sample.name != name for sample in search.samples)])
+
+
+@dataclass
+class _Search:
+    """Adds an input for each size that turns an open branch.
+
+    Attributes:
+        unclear: sizes at which nothing could be compared.
+    """
+
+    log: BranchLog
+    multiple: int
+    scene: Callable[[Shape, int], Tensor]
+    add: Add
+    samples: list[Sample] = field(default_factory=list)
+    unclear: set[Shape] = field(default_factory=set)
+
+    def turn(self, ranges: Ranges) -> dict[Key, Shape]:
+        """Return by branch a size within `ranges` that turns it; where an input was added for it, nothing turns it any more."""
+        found: dict[Key, Shape] = {}
+        for _ in range(ROUNDS):
+            found = search_sizes(self.log, ranges, self.multiple)
+            fresh = sorted(set(found.values()) - self.unclear, key=area)
+            if not fresh or len(self.samples) >= MOST:
+                break
+            for shape in fresh:
+                if len(self.samples) < MOST and any(self.log.turns(key, shape) for key in self.log.open_keys('size')):
+                    self.check(shape, 'branch ' + 'x'.join(map(str, shape)))
+        return found
+
+    def check(self, shape: Shape, name: str) -> None:
+        try:
+            made = _first_clear(self.add, name, shape, self.scene)
+        except Unclear:
+            self.unclear.add(shape)
+            return
+        if made is None:
+            # At a size that eager does not take nothing can go wrong; the next round looks for another one.
+            self.log.refuse(shape)
+            return
+        self.samples.append(made[0])
+        self.log.runs[name], self.log.shapes[name] = made[1], shape
 
 
 def _first_clear(add: Add, name: str, shape: Shape, scene: Callable[[Shape, int], Tensor]) -> tuple[Sample, Run] | None:

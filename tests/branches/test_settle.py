@@ -1,7 +1,7 @@
 """Inputs are added until every branch that an input can turn is turned; what cannot be compared is never taken for turned."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import mmexport
-from mmexport.branches import Branches, BranchLog, Run, Unclear, recorded, settle
+from mmexport.branches import Branches, BranchLog, Run, Settled, Unclear, recorded, settle
 from mmexport.branches.search import Shape
 from mmexport.checking.samples import Sample
 
@@ -20,12 +20,17 @@ RANGES = dict(height=(64, 320), width=(64, 320))
 
 
 def settled(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any]) -> tuple[Branches, list[Sample]]:
-    """`model` was run on two squares and on the corners of the ranges between them."""
-    shapes: dict[str, Shape] = {'small': (1, 64, 64), 'large': (1, 320, 320), 'wide': (1, 64, 320), 'tall': (1, 320, 64)}
+    """`model` was run on two squares and on the corners of the ranges between them, and the ranges must contain all of them."""
+    found = searched(model, add, keep=('small', 'large', 'wide', 'tall'))
+    return found.branches, found.samples
+
+
+def searched(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any], keep: Sequence[str], **more: Shape) -> Settled:
+    shapes: dict[str, Shape] = {'small': (1, 64, 64), 'large': (1, 320, 320), 'wide': (1, 64, 320), 'tall': (1, 320, 64), **more}
     runs = {name: run_of(model, torch.zeros(1, 3, *shape[1:])) for name, shape in shapes.items()}
     log = BranchLog(model, 3, runs, shapes)
     return settle(log, RANGES, 1, lambda shape, seed: torch.full((shape[0], 3, *shape[1:]), float(seed)),
-                  lambda kind: torch.zeros(1, 3, 64, 64), add)
+                  lambda kind: torch.zeros(1, 3, 64, 64), add, keep)
 
 
 def run_of(model: Callable[[Tensor], Tensor], image: Tensor) -> Run:
@@ -94,3 +99,28 @@ def test_an_equality_is_met_by_bisection() -> None:
     branches, samples = settled(equal, lambda name, image: sample_of(equal, name, image))
     assert [sample.image.shape[3] for sample in samples] == [203]
     assert branches.turned and not branches.unresolved
+
+
+def test_the_ranges_leave_out_what_could_not_be_compared() -> None:
+    """Corners of the smaller box are checked too; what was tried outside of it is given up."""
+    def add(name: str, image: Tensor) -> Any:
+        if 100 < image.shape[2] < 140:
+            raise Unclear(name)
+        return sample_of(between, name, image)
+
+    found = searched(between, add, keep=('small', 'traced'), traced=(1, 90, 96))
+    assert found.given_up == ['large', 'tall']
+    assert [(sample.name, tuple(sample.image.shape[2:])) for sample in found.samples] == [('corner 90x64', (90, 64)),
+                                                                                        ('corner 90x320', (90, 320))]
+    assert not found.branches.unresolved
+    assert [site.text for site in found.branches.avoided] == ['100 < image.shape[2] < 140']
+    assert any(line.startswith('ranges made smaller: ') and 'test_settle.py' in line for line in found.branches.lines())
+
+
+def test_a_size_between_inputs_that_must_stay_cannot_be_left_out() -> None:
+    def add(name: str, image: Tensor) -> Any:
+        raise Unclear(name)
+
+    found = searched(between, add, keep=('small', 'traced'), traced=(1, 200, 200))
+    assert found.given_up == []
+    assert found.branches.unresolved

@@ -1,0 +1,63 @@
+"""Give up inputs, so that the ranges that the others span leave out sizes which turn a branch and could not be checked."""
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from .candidates import Shape
+from .recorder import Key
+from .search import AXES, BranchLog, Ranges
+
+
+def inputs_outside(shapes: Mapping[str, Shape], avoid: Collection[Shape], keep: Collection[str], axes: Sequence[int]) -> list[str]:
+    """Choose as few inputs as it takes; none where that cannot be done.
+
+    Args:
+        shapes: (N, H, W) of the inputs that were checked, by name.
+        avoid: sizes that shall lie outside the box that the others span.
+        keep: names of those that stay.
+        axes: those that are open; each of them keeps more than one size.
+    """
+    left = dict(shapes)
+    for shape in sorted(avoid):
+        if not _inside(shape, _box(left.values())):
+            continue
+        sides = [{name: other for name, other in left.items() if (other[axis] - shape[axis]) * sign > 0}
+                 for axis in axes for sign in (1, -1)]
+        sides = [side for side in sides if all(name in side for name in keep) and all(
+            len({other[axis] for other in side.values()}) > 1 for axis in axes)]
+        if not sides:
+            return []
+        left = max(sides, key=len)
+    return [name for name in shapes if name not in left]
+
+
+def give_up(log: BranchLog, names: Collection[str], ranges: Ranges) -> Ranges:
+    """Take the inputs `names` out of `log`, with what was looked at outside the ranges of the others; returns these ranges."""
+    for name in names:
+        del log.runs[name], log.shapes[name]
+    low, high = _box(log.shapes.values())
+    log.swept = {shape: run for shape, run in log.swept.items() if _inside(shape, (low, high))}
+    return {name: (low[axis], high[axis]) for axis, name in enumerate(AXES) if name in ranges}
+
+
+def untried_corners(log: BranchLog, ranges: Ranges) -> list[Shape]:
+    """Return the corners of height and width that no input has, at the smallest batch."""
+    tried = set(log.shapes.values())
+    batch = min(shape[0] for shape in tried)
+    sides = [ranges.get(name, (next(iter(tried))[axis],) * 2) for axis, name in enumerate(AXES)]
+    return sorted({(batch, height, width) for height in sides[1] for width in sides[2]} - tried)
+
+
+def still_turned(log: BranchLog, found: Mapping[Key, Shape]) -> dict[Key, Shape]:
+    """Return those of `found` that no input has turned since."""
+    left = log.open_keys('size')
+    return {key: shape for key, shape in found.items() if key in left and log.turns(key, shape)}
+
+
+def _box(shapes: Collection[Shape]) -> tuple[Shape, Shape]:
+    columns = list(zip(*shapes, strict=True))
+    return tuple(map(min, columns)), tuple(map(max, columns))  # type: ignore[return-value]
+
+
+def _inside(shape: Shape, box: tuple[Shape, Shape]) -> bool:
+    return all(low <= side <= high for side, low, high in zip(shape, *box, strict=True))
