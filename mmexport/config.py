@@ -22,7 +22,7 @@ DEFAULTS: dict[str, Any] = dict(
     outputs='final',
     inputs=dict(shape=None, batch=None, dynamic=('batch', 'height', 'width'), normalize=False, image=None),
     patches='auto',
-    verify=dict(shapes=None, batch=9, tolerance=dict(scale=1e-4), noises=3, accept_branches=()),
+    verify=dict(shapes=None, batch=None, tolerance=dict(scale=1e-4), noises=3, accept_branches=()),
 )
 
 
@@ -106,7 +106,7 @@ def _check_types(section: dict[str, Any]) -> None:
     verify, inputs = section['verify'], section['inputs']
     try:
         float(verify['tolerance']['scale'])
-        small = min(int(verify['noises']), int(verify['batch']) - 1, 0 if inputs['batch'] is None else int(inputs['batch']) - 1)
+        small = min(int(verify['noises']), *(int(batch) - 1 for batch in (verify['batch'], inputs['batch']) if batch is not None), 0)
         unknown = sorted(set(inputs['dynamic'] or ()) - {'batch', 'height', 'width'})
         [int(side) for side in inputs['shape'] or ()]
         [int(side) for size in verify['shapes'] or () for side in size]

@@ -14,6 +14,14 @@
 
 Each message says what is wrong, where, and what to do next; the cause stays chained and is shown with ``--debug``.
 """
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class MMExportError(Exception):
@@ -84,3 +92,20 @@ def last_line(exc: BaseException) -> str:
     """The last line that says something, where C++ and TorchScript put the reason."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip() not in ('', 'RuntimeError:')]
     return (lines or [type(exc).__name__])[-1][:200]
+
+
+@contextmanager
+def eager_in_words(images: Mapping[str, Tensor], hint: bool = True) -> Iterator[None]:
+    """Raise an `InputError` that names `images` where the unpatched eager model fails on them with any exception.
+
+    Args:
+        hint: whether another size can help.
+    """
+    try:
+        yield
+    except MMExportError:
+        raise
+    except Exception as exc:
+        shapes = ', '.join(f'{name} {tuple(image.shape)}' for name, image in images.items())
+        raise InputError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {last_line(exc)}'
+                         + ('. Other sizes: --shape, export.verify.shapes' if hint else '')) from exc

@@ -25,6 +25,7 @@ from .checking.instances import compare_instances
 from .checking.labels import compare_labels, compare_panoptic
 from .checking.samples import Sample
 from .inputs.real_image import Photograph
+from .inputs.windows import joined
 from .randomness import drawn_alike
 
 
@@ -132,34 +133,6 @@ def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
     with drawn_alike():
         found: list[Any] = adapter.model.test_step(dict(inputs=[packed['inputs']], data_samples=[sample]))  # type: ignore[operator]
     return found
-
-
-def window_places(size: Sequence[int], sliding: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Return top and left of each window over a picture of `size` (H, W); the last ones end with the picture.
-
-    Source: mmseg/models/segmentors/encoder_decoder.py, slide_inference.
-    """
-    along = []
-    for side, window, stride in zip(size, sliding['window'], sliding['stride'], strict=True):
-        count = max(int(side) - window + stride - 1, 0) // stride + 1
-        along.append([max(min(number * stride + window, int(side)) - window, 0) for number in range(count)])
-    return [(top, left) for top in along[0] for left in along[1]]
-
-
-def windows_of(image: Tensor, sliding: Mapping[str, Any]) -> Tensor:
-    """Return the windows of one picture (1, C, H, W), as a batch."""
-    height, width = sliding['window']
-    return torch.cat([image[:, :, top:top + height, left:left + width] for top, left in window_places(image.shape[2:], sliding)])
-
-
-def joined(logits: Tensor, size: Sequence[int], sliding: Mapping[str, Any]) -> Tensor:
-    """Return the logits (1, C, H, W) of a whole picture from those of its windows, as the manifest's ``sliding`` says."""
-    height, width = sliding['window']
-    total, count = logits.new_zeros((1, logits.shape[1], *size)), logits.new_zeros((1, 1, *size))
-    for window, (top, left) in zip(logits, window_places(size, sliding), strict=True):
-        total[0, :, top:top + height, left:left + width] += window
-        count[0, :, top:top + height, left:left + width] += 1
-    return total / count
 
 
 def check_slid(adapter: Adapter, windows: Sample, whole: Tensor, tolerance: float = DEFAULT_TOLERANCE) -> PipelineCheck:

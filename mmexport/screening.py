@@ -1,8 +1,6 @@
 """Before anything is lowered: would this model run on the device that it is meant for?"""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,7 +12,7 @@ from .device import Audit, audit_model
 from .device.finding import Finding
 from .device.fix import mendable, mended
 from .device.placement import elsewhere
-from .errors import DeviceError, InputError, MMExportError, last_line
+from .errors import DeviceError, eager_in_words
 
 
 def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audit:
@@ -85,23 +83,6 @@ def fatal(audit: Audit, device: torch.device, fix: bool) -> list[Finding]:
 def stop_where_it_would_fail(audit: Audit, device: torch.device, fix: bool) -> None:
     if fatal(audit, device, fix):
         raise DeviceError('\n'.join([f'on {device} this model fails; mend it, or see what --fix can do:', *audit.lines()]))
-
-
-@contextmanager
-def eager_in_words(images: Mapping[str, Tensor], hint: bool = True) -> Iterator[None]:
-    """Upstream code may raise anything; that it is eager itself that fails, and on what, is what the user must know.
-
-    Args:
-        hint: whether another size can help.
-    """
-    try:
-        yield
-    except MMExportError:
-        raise
-    except Exception as exc:
-        shapes = ', '.join(f'{name} {tuple(image.shape)}' for name, image in images.items())
-        raise InputError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {last_line(exc)}'
-                         + ('. Other sizes: --shape, export.verify.shapes' if hint else '')) from exc
 
 
 def _run(adapter: Adapter, image: Tensor) -> Any:

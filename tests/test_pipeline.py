@@ -14,6 +14,7 @@ from mmexport.checking.samples import Sample
 from mmexport.expected import Memory, expect
 from mmexport.inputs.real_image import Photograph, read_photograph
 from mmexport.inputs.synthetic import picture
+from mmexport.inputs.windows import windows_of
 from mmexport.pipeline import (
     PipelineCheck,
     _judged,
@@ -22,7 +23,6 @@ from mmexport.pipeline import (
     check_slid,
     run_test_step,
     why_not_run,
-    windows_of,
 )
 from tests.tiny import SHAPE, seeded, tiny
 

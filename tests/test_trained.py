@@ -12,8 +12,8 @@ from benchmarks.train_small import CONFIGS, miou, predicted
 from mmexport.cli import export
 from mmexport.config import load_config
 from mmexport.inputs.real_image import PACKAGED
+from mmexport.inputs.windows import joined, windows_of
 from mmexport.model import load_model
-from mmexport.pipeline import joined, windows_of
 from tools.export import parse
 
 SCORES = json.loads((CONFIGS / 'scores.json').read_text())

@@ -5,7 +5,7 @@ scene, so scenes are changed a little, by signed gradient steps on the unpatched
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,10 +14,13 @@ from torch import Tensor
 from ..adapters import Adapter
 from ..adapters.objectives import Objective
 from ..errors import last_line
+from .size_rules import SizeRules
 
 STEPS, COUNT = 16, 4
 # The largest side of such an input, unless the model takes one size only.
 SIDE = 192
+# Where the model takes one large size only, at least so many steps of one input.
+FEWEST = 6
 # Steps without a better iterate, once there is one.
 PATIENCE = 3
 # Of the scene's standard deviation; no element moves further.
@@ -97,3 +100,19 @@ def decisive_input(adapter: Adapter, scene: Tensor, seen: Iterable[int] = (), st
             return Decisive(None, before, after, step, f'{type(exc).__name__}: {last_line(exc)}')
     reason = '' if best is not None else f'no step decided a wanted class, or more, without falling below the {len(before)} of the scene'
     return Decisive(best, before, after, step, reason)
+
+
+def effort(height: int, width: int) -> tuple[int, int]:
+    """Return how many inputs of this size to make, and in how many steps: about the time of `COUNT` inputs of `SIDE` pixels a side."""
+    if height * width <= 2 * SIDE ** 2:
+        return COUNT, STEPS
+    passes = int(COUNT * STEPS * SIDE ** 2 / (height * width))
+    steps = max(FEWEST, min(STEPS, passes))
+    return max(1, passes // steps), steps
+
+
+def decisive_size(shape: Sequence[int], rules: SizeRules) -> tuple[int, int]:
+    """Return height and width of such inputs for a traced `shape` (N, C, H, W)."""
+    if rules.fixed:
+        return int(shape[2]), int(shape[3])
+    return rules.up(min(SIDE, shape[2])), rules.up(min(SIDE, shape[3]))

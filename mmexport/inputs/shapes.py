@@ -22,6 +22,9 @@ WIDE = 3.25
 LARGER = 1.25
 # A photograph at the scale of the test pipeline, which is run once in each format, may have this many times the traced pixels.
 PHOTOGRAPH_SHARE, SMALL_ENOUGH = 4.2, 150_000
+# Above the chunks of 4 and 8 that code of users goes through a batch in; fewer where so many of the smallest size have more pixels than
+# that photograph may have, and than this.
+BATCH, BATCH_PIXELS = 9, 1_000_000
 TRACED, SAME = 'traced', 'same shape'
 
 
@@ -77,18 +80,28 @@ def plan_shapes(shape: Shape, section: Mapping[str, Any], rules: SizeRules, pict
         pictures: (H, W) of the photographs that are checked too; they lie in the box.
     """
     dynamic = tuple(section['inputs']['dynamic'] or ())
-    batch = int(section['verify']['batch'])
-    batch = batch if batch != shape[0] else shape[0] + 1
     sizes = _sizes(shape, section, rules, dynamic, pictures)
     found: dict[str, Shape] = {TRACED: shape, SAME: shape}
+    dropped: dict[str, str] = {}
     found.update({name: (shape[0], shape[1], *_pair(size)) for name, size in sizes.items()})
     if 'batch' in dynamic:
         small = min([tuple(shape[2:]), *sizes.values()], key=lambda size: size[0] * size[1])
         found.pop('small', None)
+        batch = _batch(section['verify']['batch'], shape, small)
         found[f'batch {batch}'] = (batch, shape[1], *_pair(small))
-    plan = Plan(found, rules)
+        if section['verify']['batch'] is None and batch < BATCH:
+            dropped[f'batch {BATCH}'] = f'too large for the time of a check, {batch} are tried; export.verify.batch={BATCH} has it checked'
+    plan = Plan(found, rules, dropped)
     _refuse_untried(plan, section, dynamic)
     return plan
+
+
+def _batch(given: int | None, shape: Shape, small: Sequence[int]) -> int:
+    """Return how many inputs of the smallest size are checked at once: as many as `given`, and never as many as are traced."""
+    if given is None:
+        pixels = max(PHOTOGRAPH_SHARE * shape[2] * shape[3], BATCH_PIXELS)
+        given = min(BATCH, max(2, int(pixels // (small[0] * small[1]))))
+    return int(given) if int(given) != shape[0] else shape[0] + 1
 
 
 def _sizes(shape: Shape, section: Mapping[str, Any], rules: SizeRules, dynamic: Sequence[str],
@@ -130,6 +143,11 @@ def _corners(sizes: Sequence[tuple[int, int]], rules: SizeRules) -> dict[str, tu
 def ranges_of(shapes: Sequence[Sequence[int]], dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return by open axis the smallest and the largest size that was tried."""
     return {name: (min(int(shape[AXIS[name]]) for shape in shapes), max(int(shape[AXIS[name]]) for shape in shapes)) for name in dynamic}
+
+
+def open_axes(dynamic: Sequence[str], rules: SizeRules) -> tuple[str, ...]:
+    """Return those of the `dynamic` axes that the model leaves open."""
+    return tuple(name for name in dynamic if name == 'batch' or not rules.fixed)
 
 
 def within_budget(shape: Sequence[int], size: Sequence[int]) -> bool:

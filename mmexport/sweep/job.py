@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, LoweringError, MMExportError, first_line, last_line
+from ..errors import InputError, LoweringError, MMExportError, eager_in_words, first_line, last_line
 from .plan import OUTPUTS, Job, path_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,6 @@ def _config(job: Job, shape: tuple[int, int] | None) -> Config:
 def _seeded(cfg: Config, weights: Path, size: tuple[int, int]) -> Path:
     import torch
 
-    from ..screening import eager_in_words
     from ..seeding.checkpoint import write_checkpoint
     if not weights.is_file():
         with eager_in_words({'seeding': torch.empty(1, 3, *size)}):

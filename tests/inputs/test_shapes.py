@@ -11,7 +11,7 @@ from mmexport.inputs.size_rules import SizeRules, find_size_rules
 AXES = ('batch', 'height', 'width')
 
 
-def section(shapes: Any = None, dynamic: tuple[str, ...] = AXES, batch: int = 9) -> dict[str, Any]:
+def section(shapes: Any = None, dynamic: tuple[str, ...] = AXES, batch: int | None = None) -> dict[str, Any]:
     return dict(inputs=dict(dynamic=dynamic), verify=dict(shapes=shapes, batch=batch))
 
 
@@ -40,6 +40,13 @@ def test_a_model_of_one_size_is_tried_in_batches_only() -> None:
     plan = plan_shapes((1, 3, 224, 224), section(), SizeRules(fixed=True))
     assert {shape[2:] for shape in plan.shapes.values()} == {(224, 224)}
     assert list(plan.shapes) == ['traced', 'same shape', 'batch 9']
+
+
+def test_a_large_model_of_one_size_is_tried_in_smaller_batches() -> None:
+    plan = plan_shapes((1, 3, 640, 640), section(), SizeRules(fixed=True))
+    assert list(plan.shapes) == ['traced', 'same shape', 'batch 4']
+    assert list(plan.dropped) == ['batch 9']
+    assert 'batch 9' in plan_shapes((1, 3, 640, 640), section(batch=9), SizeRules(fixed=True)).shapes
 
 
 def test_an_axis_that_is_not_dynamic_keeps_its_size() -> None:
