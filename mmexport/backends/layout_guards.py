@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -64,7 +64,16 @@ def questions_of_the_model() -> Iterator[Questions]:
         questions.layout[text] = questions.layout.get(text, True) and _asked_for_layout(sys._getframe(1))
         return make(expr, *args, **kwargs)
 
-    with mock.patch.object(torch.SymBool, '__bool__', noting), mock.patch.object(symbolic_shapes, 'RuntimeAssert', making):
+    environment = symbolic_shapes.ShapeEnv
+    refine = getattr(environment, '_refine_ranges', None)
+
+    def refining(env: Any, expression: Any) -> None:
+        # Else the answer of the example would become a range of sizes, which is a check that cannot be dropped.
+        if not _asked_for_layout(sys._getframe(1)):
+            refine(env, expression)  # type: ignore[misc]
+
+    with (mock.patch.object(torch.SymBool, '__bool__', noting), mock.patch.object(symbolic_shapes, 'RuntimeAssert', making),
+          mock.patch.object(environment, '_refine_ranges', refining) if refine else nullcontext()):
         yield questions
 
 

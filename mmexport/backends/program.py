@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
+from itertools import product
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -13,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import Adapter
-from ..checking.conditions import check_known
+from ..checking.conditions import check_known, refused
 from ..errors import LoweringError, MMExportError, first_line
 from ..ops.lowerings import preferring
 from .base import name_of
+from .examples import AXIS, generic, largest_checked
 from .layout_guards import drop_layout_guards, questions_of_the_model
 from .norm_shapes import norms_by_shape
 
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
 # What a program is asked to hold for; the manifest says it. The sides' lower end is what the deepest stride of the listed models needs.
 RANGES = {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
-AXIS = {'batch': 0, 'height': 2, 'width': 3}
-GENERIC = {0: 2, 2: 480, 3: 544}
 # Programs of adapters that are alive: within one run, formats that start from the same program share it.
 _MADE: WeakKeyDictionary[Adapter, dict[Any, ExportedProgram]] = WeakKeyDictionary()
 
@@ -51,23 +51,32 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
     Raises:
         LoweringError: ``torch.export`` cannot follow the model; the cause is chained.
     """
-    example = generic(example, dynamic, adapter.guard.multiple_of if hasattr(adapter, 'guard') else 1)
-    made = _MADE.setdefault(adapter, {})
-    key = tuple(example.shape), tuple(dynamic), str(example.device), tuple(sorted(forms.items())), getattr(adapter, 'raw_too', False)
-    if key not in made:
-        made[key] = _export(adapter, example, dynamic, forms)
-    return made[key]
+    guard = getattr(adapter, 'guard', None)
+    multiple, checked = (guard.multiple_of, guard.ranges) if guard else (1, {})
+    example = generic(example, dynamic, multiple)
+    programs = _MADE.setdefault(adapter, {})
+    key = (tuple(example.shape), tuple(dynamic), str(example.device), tuple(sorted(forms.items())), getattr(adapter, 'raw_too', False),
+           repr(checked))
+    if key not in programs:
+        programs[key] = _export(adapter, example, dynamic, forms)
+        if checked and refused_corner(programs[key], example, dynamic, checked):
+            other = largest_checked(example, dynamic, checked, multiple)
+            again = None if other is None else _export(adapter, other, dynamic, forms)
+            if again is not None and not refused_corner(again, example, dynamic, checked):
+                programs[key] = again
+    return programs[key]
 
 
-def generic(example: Tensor, dynamic: Sequence[str], multiple: int = 1) -> Tensor:
-    """An example that is large enough along the open axes, of no particular content: nothing is computed with it.
-
-    torch.export takes a size of 1 for a constant, also inside: a batch of 1, or the one window of Swin's last stage on a small picture.
-    """
-    open_axes = {AXIS[name] for name in dynamic}
-    shape = [max(int(side), -(-GENERIC[axis] // multiple) * multiple if axis > 1 else GENERIC[axis]) if axis in open_axes else int(side)
-             for axis, side in enumerate(example.shape)]
-    return example if shape == list(example.shape) else example.new_zeros(shape)
+def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], checked: Mapping[str, Sequence[int]],
+                   ) -> dict[str, int] | None:
+    """Return a corner of the `checked` ranges (by open axis) that `program` does not hold for; None where there is none."""
+    limits, conditions = held(program, example, dynamic), conditions_of(program)
+    fixed = {name: (int(example.shape[axis]),) for name, axis in AXIS.items()}
+    for corner in product(*(checked.get(name, only) if name in dynamic else only for name, only in fixed.items())):
+        sizes = dict(zip(AXIS, corner, strict=True))
+        if any(not low <= sizes[name] <= high for name, (low, high) in limits.items()) or refused(conditions, sizes):
+            return sizes
+    return None
 
 
 def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]], **forms: str) -> ExportedProgram:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..backends import Backend
+from ..backends.examples import AXIS, generic
 from ..backends.from_program import ProgramBackend
-from ..backends.program import AXIS, generic
 from ..checking.comparison import Comparison
 from ..checking.main import AGAIN, EAGER
 from ..checking.reduced import FULL, REDUCED, STANDS_OUT

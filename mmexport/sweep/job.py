@@ -169,7 +169,7 @@ def _result(report: Report, backend: str) -> Result:
     passed = bool(report.passed_in(backend))
     rows = [row for row in check.rows if row.stage == EAGER]
     agreement = [row.metrics['pixel_agreement'] for row in rows if 'pixel_agreement' in row.metrics]
-    return dict(passed=passed, reason=None if passed else '; '.join(report.reasons),
+    return dict(passed=passed, reason=None if passed else f'{backend}: {check.reason}' if check.reason else '; '.join(report.reasons),
                 worst=max((row.max_rel for row in rows if row.max_rel is not None), default=None),
                 differs=1 - min(agreement) if agreement else None, floor=max((row.floor for row in rows), default=0.0),
                 bytes=artifact.manifest['bytes'], over_eager=check.over_eager)

@@ -83,3 +83,21 @@ def test_a_head_without_checks_takes_every_size() -> None:
     for size in [(1, 3, 64, 64), (3, 3, 128, 513), (1, 3, 1001, 70)]:
         image = torch.randn(size)
         torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)
+
+
+def pyramid(y: Tensor, h: int, w: int) -> Tensor:
+    """As DDRNet's: of a picture of 64 x 64 its map is one pixel, and which layout that has is no matter of the model's."""
+    last = y[:, :, ::16, ::16]
+    last = last + F.interpolate(F.avg_pool2d(last, 5, 2, 2), size=last.shape[2:], mode='bilinear')
+    return y + F.interpolate(last, size=(h, w), mode='bilinear')
+
+
+def test_a_layout_of_the_example_is_no_range_of_sizes() -> None:
+    torch.manual_seed(0)
+    head = Head(pyramid).eval()
+    example = torch.zeros(2, 3, 480, 544)
+    found = program._exported(head, (example,), DIMS, {})
+    assert program.held(found, example, ('batch', 'height', 'width')) == program.ranges(example, ('batch', 'height', 'width'))
+    for size in [(1, 3, 64, 64), (3, 3, 64, 640), (1, 3, 1024, 64), (1, 3, 257, 1033)]:
+        image = torch.randn(size)
+        torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)

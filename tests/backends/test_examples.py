@@ -1,0 +1,54 @@
+"""Which sizes a program is exported with, so that it holds for all that were checked."""
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mmexport.adapters.base import InputGuard
+from mmexport.backends import program
+from mmexport.backends.examples import generic, largest_checked
+
+AXES = ('batch', 'height', 'width')
+
+
+@pytest.mark.parametrize(('high', 'multiple', 'sizes'), [((640, 1280), 1, (2, 640, 1280)), ((640, 640), 1, (2, 640, 576)),
+                                                         ((224, 224), 14, (2, 224, 154)), ((640, 600), 1, (2, 640, 536))])
+def test_the_largest_example_differs_at_every_stride(high: tuple[int, int], multiple: int, sizes: tuple[int, ...]) -> None:
+    ranges = dict(batch=(1, 9), height=(64, high[0]), width=(64, high[1]))
+    found = largest_checked(torch.zeros(1, 3, 128, 128), AXES, ranges, multiple)
+    assert found is not None
+    assert (found.shape[0], *found.shape[2:]) == sizes
+    assert not found.shape[2] % multiple and not found.shape[3] % multiple
+
+
+def test_there_is_none_where_the_ranges_are_narrow() -> None:
+    assert largest_checked(torch.zeros(1, 3, 96, 96), AXES, dict(height=(64, 100), width=(64, 100)), 1) is None
+
+
+class Limited(nn.Module):
+    """Brightens pictures of more than 300 rows."""
+
+    def __init__(self, high: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.guard = InputGuard((1, 3, 128, 128), AXES, ranges=dict(batch=(1, 9), height=(64, high), width=(64, 256)))
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.scale * (image * 2 if image.shape[2] > 300 else image)
+
+
+def test_a_branch_outside_of_the_ranges_goes_as_within() -> None:
+    """The generic example has 480 rows; the file is for at most 256."""
+    model = Limited(256).eval()
+    found = program.exported_program(model, torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
+    for size in [(1, 3, 64, 64), (9, 3, 256, 256), (1, 3, 64, 256)]:
+        image = torch.randn(size)
+        torch.testing.assert_close(found.module()(image), model(image))
+
+
+def test_a_branch_within_the_ranges_stays_refused() -> None:
+    model = Limited(400).eval()
+    example = torch.zeros(1, 3, 128, 128)
+    found = program.exported_program(model, example, AXES)  # type: ignore[arg-type]
+    assert program.refused_corner(found, generic(example, AXES), AXES, model.guard.ranges) is not None
