@@ -55,6 +55,15 @@ def test_the_default_command_passes_and_the_file_scores_as_eager_does(name: str,
     assert eager == pytest.approx(SCORES[name]['after'], abs=0.5)
 
 
+def test_a_sliding_model_is_exported_to_the_other_formats(tmp_path: Path) -> None:
+    """``final`` are logits there, under the name that the raw ones have."""
+    config, checkpoint = CONFIGS / 'shapes_slide.py', CONFIGS / 'shapes_slide.pth'
+    formats = ['onnx', 'openvino', 'torch_export']
+    assert export(parse([str(config), str(checkpoint), '--work-dir', str(tmp_path), '--quiet', '--backend', *formats])) == 0
+    report = json.loads((tmp_path / 'report.json').read_text())
+    assert [artifact['backend'] for artifact in report['artifacts'] if artifact['verified']] == formats
+
+
 def test_a_model_of_rare_objects_gets_inputs_on_which_it_finds_some() -> None:
     """On scenes in which it finds nothing, a few steps lead to foreground."""
     from mmexport.adapters import build_adapter

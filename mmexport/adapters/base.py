@@ -123,9 +123,11 @@ class Adapter(nn.Module):
     def with_raw(self) -> Iterator[tuple[OutputSpec, ...]]:
         """Let `forward` return the network's own outputs behind the decisions; yields the specs of all of them.
 
-        A fault in a class that never wins does not show in decisions. The graph is captured once with both, checked, and then cut.
+        A fault in a class that never wins does not show in decisions. The graph is captured once with both, checked, and then cut. A
+        ``final`` output of the same name is the raw one enlarged (logits of a window), and shows it all.
         """
-        self.raw_too = self.outputs == 'final' and bool(self.raw_specs)
+        names = {spec.name for spec in self.specs}
+        self.raw_too = self.outputs == 'final' and bool(self.raw_specs) and not any(spec.name in names for spec in self.raw_specs)
         try:
             yield self.specs + (self.raw_specs if self.raw_too else ())
         finally:
