@@ -89,13 +89,16 @@ class InputMaker:
         return picture(shape, seed, self.adapter).to(self.device)
 
     def _slid_picture(self) -> Tensor | None:
-        """Return a picture of one window and a half a side; None where the file gives no logits of windows, or takes no batch of them."""
+        """Return a picture of two windows side by side that overlap; None where the file gives no logits of windows, or takes no batch.
+
+        Logits of a window are large (150 classes at 512x512: 157 MB), so that there are no more of them.
+        """
         sliding = self.adapter.notes().get('sliding')
         dynamic = self.section['inputs']['dynamic'] or ()
         if not sliding or self.adapter.outputs != 'final' or 'batch' not in dynamic or not self.photographs_too:
             return None
-        sides = [window + stride // 2 for window, stride in zip(sliding['window'], sliding['stride'], strict=True)]
-        return self._picture((1, self.adapter.channels, *sides), 200)
+        height, width = sliding['window']
+        return self._picture((1, self.adapter.channels, height, width + sliding['stride'][1] // 2), 200)
 
     def _size_rules(self) -> SizeRules:
         """Find out which sizes the unpatched eager model takes.
