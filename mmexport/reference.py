@@ -138,10 +138,10 @@ class ReferenceMaker:
         shapes = {sample.name: _sides(sample.image) for sample in samples}
         log = BranchLog(self._run_once, adapter.channels, {name: memory.branches[name] for name in shapes}, shapes,
                         accepted=tuple(self.section['verify']['accept_branches']))
-        small = min(shapes.values(), key=lambda shape: shape[1] * shape[2])
         # The user's own sizes and pictures are what he wants to use.
-        keep = [name for name in shapes if self.section['verify']['shapes'] is not None or name in (TRACED, SAME, WINDOWS)
-                or name in inputs.photographs and name != PHOTOGRAPH]
+        own_sizes, batch = (self.section['verify'][option] for option in ('shapes', 'batch'))
+        keep = [name for name, shape in shapes.items() if own_sizes is not None or name in (TRACED, SAME, WINDOWS)
+                or (name in inputs.photographs and name != PHOTOGRAPH) or (batch is not None and shape[0] == int(batch))]
 
         def add(name: str, image: Tensor) -> tuple[Sample, BranchRun] | None:
             try:
@@ -157,7 +157,7 @@ class ReferenceMaker:
         with self.step('Looking for inputs that turn branches', 'making inputs'):
             return settle(log, ranges_of([tuple(sample.image.shape) for sample in samples], self._open_axes(plan)), plan.rules.multiple_of,
                           lambda shape, seed: picture((shape[0], adapter.channels, *shape[1:]), 50 + seed, adapter).to(self.device),
-                          lambda kind: plain_picture((self.shape[0], adapter.channels, *small[1:]), kind, adapter).to(self.device),
+                          lambda kind, shape: plain_picture((self.shape[0], adapter.channels, *shape[1:]), kind, adapter).to(self.device),
                           add, keep, memory.note)
 
     def _check_accepted(self, log: BranchLog) -> None:

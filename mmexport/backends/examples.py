@@ -34,8 +34,9 @@ def largest_checked(example: Tensor, dynamic: Sequence[str], ranges: Mapping[str
     sides[0] = 2 if 'batch' in dynamic else sides[0]
     if abs(sides[2] - sides[3]) < STRIDE:
         step = -(-STRIDE // multiple) * multiple
-        smaller = [name for name in ('width', 'height') if name in dynamic and sides[AXIS[name]] - step >= ranges.get(name, (0,))[0]]
-        if not smaller:
+        smaller = min(sides[2], sides[3]) - step
+        names = [name for name in ('width', 'height') if name in dynamic and name in ranges and smaller >= ranges[name][0]]
+        if not names:
             return None
-        sides[AXIS[smaller[0]]] = min(sides[2], sides[3]) - step
+        sides[AXIS[names[0]]] = smaller
     return example.new_zeros((sides[0], example.shape[1], sides[2], sides[3]))

@@ -9,6 +9,7 @@ A check is told by its origin, the stack of the assertion, never by its text: to
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -30,6 +31,9 @@ _ASKING = f'{_TORCH}__init__.py'
 # Where torch decides about strides, broadcasting and memory formats.
 _LAYOUT = tuple(f'{_TORCH}{name}' for name in ('_prims', '_refs', '_meta_registrations', '_subclasses', '_decomp', '_inductor', '_ops',
                                                 '_higher_order_ops', '_library'))
+
+_COMMON = f'{_TORCH}_prims_common'
+_MEMORY = re.compile('contiguous|overlapping|stride|channels_last')
 
 
 @dataclass
@@ -55,7 +59,7 @@ def questions_of_the_model() -> Iterator[Questions]:
 
     def noting(condition: torch.SymBool) -> bool:
         if not sys._getframe(1).f_code.co_filename.startswith(_TORCH):
-            questions.by_model.add(canonical(condition.node.expr))
+            questions.by_model |= _kept_for(condition.node.expr)
         return original(condition)
 
     def making(expr: Any, *args: Any, **kwargs: Any) -> Any:
@@ -69,7 +73,7 @@ def questions_of_the_model() -> Iterator[Questions]:
 
     def refining(env: Any, expression: Any) -> None:
         # Else the answer of the example would become a range of sizes, which is a check that cannot be dropped.
-        if not _asked_for_layout(sys._getframe(1)):
+        if not _asked_for_memory(sys._getframe(1)) or _always_stays(expression):
             refine(env, expression)  # type: ignore[misc]
 
     with (mock.patch.object(torch.SymBool, '__bool__', noting), mock.patch.object(symbolic_shapes, 'RuntimeAssert', making),
@@ -123,12 +127,32 @@ def canonical(expression: Any) -> Any:
     return 'order', frozenset(sympy.expand(sign * part) for sign in (1, -1) for part in border)
 
 
-def _stays(expression: Any, questions: Questions) -> bool:
+def _kept_for(expression: Any) -> set[Any]:
+    """Return canonical forms of the checks that answer the model's question `expression`: "differs" follows from "is larger"."""
+    import sympy
+    if not isinstance(expression, (sympy.Eq, sympy.Ne)):
+        return {canonical(expression)}
+    orders = sympy.StrictLessThan, sympy.StrictGreaterThan
+    return {canonical(expression), *(canonical(order(*expression.args, evaluate=False)) for order in orders)}
+
+
+def _always_stays(expression: Any) -> bool:
     import sympy
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-    if isinstance(expression, sympy.Eq) or free_unbacked_symbols(expression) or canonical(expression) in questions.by_model:
+    return isinstance(expression, sympy.Eq) or bool(free_unbacked_symbols(expression))
+
+
+def _stays(expression: Any, questions: Questions) -> bool:
+    if _always_stays(expression) or canonical(expression) in questions.by_model:
         return True
     return not questions.layout.get(str(expression), False)
+
+
+def _asked_for_memory(frame: FrameType | None) -> bool:
+    """Whether it is one of torch's functions on contiguity and strides that asks; sizes themselves are decided elsewhere."""
+    while frame is not None and frame.f_code.co_filename.startswith(_MACHINERY):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_COMMON) and bool(_MEMORY.search(frame.f_code.co_name))
 
 
 def _asked_for_layout(frame: FrameType | None) -> bool:

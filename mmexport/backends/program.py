@@ -58,13 +58,22 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
     key = (tuple(example.shape), tuple(dynamic), str(example.device), tuple(sorted(forms.items())), getattr(adapter, 'raw_too', False),
            repr(checked))
     if key not in programs:
-        programs[key] = _export(adapter, example, dynamic, forms)
-        if checked and refused_corner(programs[key], example, dynamic, checked):
-            other = largest_checked(example, dynamic, checked, multiple)
-            again = None if other is None else _export(adapter, other, dynamic, forms)
-            if again is not None and not refused_corner(again, example, dynamic, checked):
-                programs[key] = again
+        program = _export(adapter, example, dynamic, forms)
+        other = largest_checked(example, dynamic, checked, multiple) if checked else None
+        programs[key] = program if other is None else _holding_for(checked, program, other, adapter, dynamic, forms)
     return programs[key]
+
+
+def _holding_for(checked: Mapping[str, Sequence[int]], program: ExportedProgram, other: Tensor, adapter: Adapter, dynamic: Sequence[str],
+                 forms: dict[str, str]) -> ExportedProgram:
+    """Return `program`; where it refuses a corner of the `checked` ranges, one that is made with `other` and refuses none."""
+    try:
+        if refused_corner(program, other, dynamic, checked):
+            again = _export(adapter, other, dynamic, forms)
+            return program if refused_corner(again, other, dynamic, checked) else again
+    except LoweringError:  # The first program may do all the same: its checks say for which sizes.
+        pass
+    return program
 
 
 def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], checked: Mapping[str, Sequence[int]],
@@ -74,7 +83,10 @@ def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[
     fixed = {name: (int(example.shape[axis]),) for name, axis in AXIS.items()}
     for corner in product(*(checked.get(name, only) if name in dynamic else only for name, only in fixed.items())):
         sizes = dict(zip(AXIS, corner, strict=True))
-        if any(not low <= sizes[name] <= high for name, (low, high) in limits.items()) or refused(conditions, sizes):
+        try:
+            if any(not low <= sizes[name] <= high for name, (low, high) in limits.items()) or refused(conditions, sizes):
+                return sizes
+        except (ArithmeticError, ValueError):  # A condition that divides by a size is not met where that is zero.
             return sizes
     return None
 

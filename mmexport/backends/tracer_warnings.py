@@ -17,6 +17,8 @@ OURS = str(Path(__file__).parents[1]) + os.sep
 # Between the user's line and the warning; numpy asks a traced size for its value from files of its own.
 _BETWEEN = tuple(str(Path(str(module.__file__)).parent) + os.sep for module in (torch, np)) + (warnings.__file__,)
 
+_MODULES = str(Path(str(torch.nn.__file__)).parent) + os.sep
+
 
 @contextmanager
 def tracer_warnings() -> Iterator[list[str]]:
@@ -42,8 +44,10 @@ def tracer_warnings() -> Iterator[list[str]]:
 
 
 def _asking(frame: FrameType | None) -> FrameType | None:
-    """Return the first frame outside torch and numpy, if it runs the user's own code."""
+    """Return the first frame outside torch and numpy, if it runs the user's own code; None for questions of torch's own modules."""
     while frame is not None and frame.f_code.co_filename.startswith(_BETWEEN):
+        if frame.f_code.co_filename.startswith(_MODULES):
+            return None
         frame = frame.f_back
     if frame is None or 'site-packages' in frame.f_code.co_filename or frame.f_code.co_filename.startswith(OURS):
         return None

@@ -14,8 +14,10 @@ from .numbers import ESCAPED, note
 
 @contextmanager
 def size_products_noted() -> Iterator[None]:
-    """Note each call of ``torch.Size.numel`` inside the block as a size that is not followed."""
-    before = sys.getprofile()
+    """Note each call of ``torch.Size.numel`` inside the block as a size that is not followed; nothing where a profiler runs already."""
+    if sys.getprofile() is not None:
+        yield
+        return
 
     def watch(frame: FrameType, event: str, called: Any) -> None:
         if event == 'c_call' and getattr(called, '__name__', '') == 'numel' and isinstance(getattr(called, '__self__', None), torch.Size):
@@ -25,4 +27,4 @@ def size_products_noted() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.setprofile(before)
+        sys.setprofile(None)

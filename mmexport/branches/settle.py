@@ -42,8 +42,8 @@ class Settled:
     given_up: list[str] = field(default_factory=list)
 
 
-def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape, int], Tensor], plain: Callable[[str], Tensor], add: Add,
-           keep: Collection[str], note: str | None = None) -> Settled:
+def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape, int], Tensor],
+           plain: Callable[[str, Shape], Tensor], add: Add, keep: Collection[str], note: str | None = None) -> Settled:
     """Find the branches of the model, and inputs at the sizes and of the pictures that turn those which no input turned so far.
 
     Where a size turns one at which nothing can be compared, or there are too many of them, the ranges shrink until they leave it out.
@@ -52,7 +52,7 @@ def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape
         log: with the runs of all inputs so far; gets those of new ones.
         ranges: sizes within which to look, by open axis.
         multiple: what the sides must be multiples of.
-        scene: makes a picture of a size and a seed, `plain` one without content by its name.
+        scene: makes a picture of a size and a seed, `plain` one without content by its name and of a size.
         keep: names of the inputs that the ranges must contain.
         note: why nothing was recorded; then there is nothing to find.
     """
@@ -117,6 +117,8 @@ class _Search:
             made = _first_clear(self.add, name, shape, self.scene)
         except Unclear:
             self.unclear.add(shape)
+            # Whether it turns a branch must be known all the same.
+            self.log.sweep(shape)
             return
         if made is None:
             # At a size that eager does not take nothing can go wrong; the next round looks for another one.
@@ -136,13 +138,14 @@ def _first_clear(add: Add, name: str, shape: Shape, scene: Callable[[Shape, int]
     return None
 
 
-def _plain(log: BranchLog, plain: Callable[[str], Tensor], add: Add) -> list[Sample]:
-    """Samples of the pictures without content that turn a branch on a value."""
+def _plain(log: BranchLog, plain: Callable[[str, Shape], Tensor], add: Add) -> list[Sample]:
+    """Samples of the pictures without content that turn a branch on a value, of the smallest size that is still checked."""
     samples = []
+    small = min(log.shapes.values(), key=lambda shape: shape[1] * shape[2])
     for kind in PLAIN:
         keys = log.open_keys('value')
         try:
-            made = add(kind, plain(kind)) if keys else None
+            made = add(kind, plain(kind, small)) if keys else None
         except Unclear:
             continue
         if made is None:

@@ -23,7 +23,8 @@ def test_the_largest_example_differs_at_every_stride(high: tuple[int, int], mult
 
 
 def test_there_is_none_where_the_ranges_are_narrow() -> None:
-    assert largest_checked(torch.zeros(1, 3, 96, 96), AXES, dict(height=(64, 100), width=(64, 100)), 1) is None
+    for width in (100, 128):
+        assert largest_checked(torch.zeros(1, 3, 96, 96), AXES, dict(height=(64, 100), width=(64, width)), 1) is None
 
 
 class Limited(nn.Module):
@@ -52,3 +53,20 @@ def test_a_branch_within_the_ranges_stays_refused() -> None:
     example = torch.zeros(1, 3, 128, 128)
     found = program.exported_program(model, example, AXES)  # type: ignore[arg-type]
     assert program.refused_corner(found, generic(example, AXES), AXES, model.guard.ranges) is not None
+
+
+class Asking(Limited):
+    """Refuses what the generic example has, and divides by a size that may be zero."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        if image.shape[2] * image.shape[3] > 300000 or 500 // (image.shape[2] // 128) == 3:
+            raise ValueError('too large')
+        return self.scale * image
+
+
+def test_a_second_export_that_fails_does_not_cost_the_first() -> None:
+    model = Asking(600).eval()
+    model.guard.ranges['width'] = (64, 640)
+    found = program.exported_program(model, torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
+    image = torch.randn(1, 3, 256, 300)
+    torch.testing.assert_close(found.module()(image), model(image))

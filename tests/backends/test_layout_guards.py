@@ -101,3 +101,30 @@ def test_a_layout_of_the_example_is_no_range_of_sizes() -> None:
     for size in [(1, 3, 64, 64), (3, 3, 64, 640), (1, 3, 1024, 64), (1, 3, 257, 1033)]:
         image = torch.randn(size)
         torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)
+
+
+def sliced(y: Tensor, h: int, w: int) -> Tensor:
+    part = y[:, :, :32]
+    return y * part.shape[2]
+
+
+def single(y: Tensor, h: int, w: int) -> Tensor:
+    """Asked after torch has asked the same for its layout."""
+    small = y[:, :, ::32, ::32].contiguous() * 2
+    return y * 1.5 if small.shape[2] == 1 else y
+
+
+@pytest.mark.parametrize(('habit', 'rows'), [(sliced, 64), (single, 96)], ids=lambda value: getattr(value, '__name__', ''))
+def test_a_size_that_decides_a_number_is_right_or_refused(habit: Callable[[Tensor, int, int], Tensor], rows: int) -> None:
+    torch.manual_seed(0)
+    head = Head(habit).eval()
+    found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    limits = program.held(found, torch.zeros(2, 3, 480, 544), ('batch', 'height', 'width'))
+    image = torch.randn(1, 3, rows, 256)
+    if not limits['height'][0] <= rows <= limits['height'][1]:
+        return
+    try:
+        answer = found.module()(image)
+    except (RuntimeError, AssertionError):
+        return
+    torch.testing.assert_close(answer, head(image), rtol=1e-5, atol=1e-5)

@@ -30,7 +30,7 @@ def searched(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any
     runs = {name: run_of(model, torch.zeros(1, 3, *shape[1:])) for name, shape in shapes.items()}
     log = BranchLog(model, 3, runs, shapes)
     return settle(log, RANGES, 1, lambda shape, seed: torch.full((shape[0], 3, *shape[1:]), float(seed)),
-                  lambda kind: torch.zeros(1, 3, 64, 64), add, keep)
+                  lambda kind, shape: torch.zeros(1, 3, *shape[1:]), add, keep)
 
 
 def run_of(model: Callable[[Tensor], Tensor], image: Tensor) -> Run:
@@ -124,3 +124,19 @@ def test_a_size_between_inputs_that_must_stay_cannot_be_left_out() -> None:
     found = searched(between, add, keep=('small', 'traced'), traced=(1, 200, 200))
     assert found.given_up == []
     assert found.branches.unresolved
+
+
+def test_plain_pictures_do_not_widen_the_ranges_again() -> None:
+    """A branch on a value beside one that could not be compared: the picture for it has a size that is still checked."""
+    def model(image: Tensor) -> Tensor:
+        return between(image) * (2 if image.mean() > 0.5 else 1)
+
+    def add(name: str, image: Tensor) -> Any:
+        if 100 < image.shape[2] < 140:
+            raise Unclear(name)
+        return sample_of(model, name, image + 1 if name == 'bright' else image)
+
+    found = searched(model, add, keep=('traced', 'wide 2'), **{'traced': (1, 256, 256), 'wide 2': (1, 200, 320)})
+    assert set(found.given_up) >= {'small', 'wide'}
+    assert any(sample.name == 'bright' for sample in found.samples)
+    assert min(sample.image.shape[2] for sample in found.samples) >= 200
