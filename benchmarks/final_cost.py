@@ -41,7 +41,7 @@ def measured(name: str, formats: list[str], size: tuple[int, int], rounds: int) 
     import torch
 
     from mmexport.adapters import build_adapter
-    from mmexport.adapters.base import InputGuard
+    from mmexport.adapters.guard import InputGuard
     from mmexport.backends import build_backend
     from mmexport.config import load_config
     from mmexport.device.outside import stop_gradients

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from .adapters import Adapter, build_adapter
-from .adapters.base import InputGuard
+from .adapters.guard import InputGuard
 from .artifact import Artifact, check_work_dir, staging_dir
 from .backends import Backend, build_backend
 from .branches import Branches

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from .adapters import Adapter
-from .adapters.base import AXES
+from .adapters.guard import AXES
 from .branches.recorder import Site
 from .checking.foreign import SCHEMA
 from .inputs.real_image import transforms_of

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mmexport.adapters import Adapter, build_adapter
-from mmexport.adapters.base import InputGuard
+from mmexport.adapters.guard import InputGuard
 from mmexport.checking.samples import Sample
 from mmexport.expected import Memory, expect
 from mmexport.inputs.real_image import Photograph, read_photograph

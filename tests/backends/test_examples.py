@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mmexport.adapters.base import InputGuard
+from mmexport.adapters.guard import InputGuard
 from mmexport.backends import program
 from mmexport.backends.examples import generic, largest_checked
 

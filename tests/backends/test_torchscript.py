@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from mmexport.adapters import build_adapter
 from mmexport.artifact import Artifact
 from mmexport.backends import build_backend
 from mmexport.backends.graph import count_kinds, device_literals
+from mmexport.backends.torchscript import TorchScript
 from mmexport.errors import ConfigError, LoweringError
 from mmexport.inputs.synthetic import picture
 from mmexport.patching import patched
@@ -104,3 +106,16 @@ def test_an_axis_that_was_not_declared_dynamic_is_refused(tmp_path: Path) -> Non
     assert loaded(torch.randn(3, *SHAPE[1:]))[0].shape[0] == 3
     with pytest.raises(Exception, match='not declared dynamic'):
         loaded(torch.randn(1, 3, 96, 96))
+
+
+class Talkative(torch.nn.Module):
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        warnings.warn('a line of the user', UserWarning, stacklevel=1)
+        return image * int(image.shape[2])
+
+
+def test_every_warning_about_a_line_of_the_user_is_kept() -> None:
+    _, said = TorchScript._trace(Talkative(), (torch.zeros(1, 3, 8, 8),))
+    assert len(said) == 2
+    assert all(line.startswith(f'{__file__}:') for line in said)
+    assert said[0].endswith('a line of the user')
