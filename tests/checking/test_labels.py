@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from mmexport.checking.labels import compare_labels, compare_panoptic, renamed_after
 from mmexport.checking.reduced import FULL
 from tests.checking.made import LABELS, PANOPTIC, judge
 
@@ -81,3 +82,95 @@ def test_panoptic_encoding_is_not_only_the_class() -> None:
         actual = expected.clone()
         actual[expected == wrong] = value
         assert not judge(PANOPTIC, expected, actual).passed, (wrong, value)
+
+
+def test_the_figures_of_a_label_map_are_counted_by_pixel() -> None:
+    expected = torch.arange(32, dtype=torch.int32).view(1, 4, 8) % 4
+    actual, margin = expected.clone(), torch.ones(1, 4, 8)
+    actual[0, 0, :3] = (actual[0, 0, :3] + 1) % 4
+    margin[0, 0, 0], margin[0, 0, 1], margin[0, 3, 7] = 1e-5, 2e-4, 0.0
+    found = compare_labels(expected, actual, {'margin': margin}, 1e-4)
+    assert found == dict(max_abs=None, beyond=2 / 32, metrics={
+        'labels': 4, 'pixel_agreement': pytest.approx(29 / 32), 'differing': 3, 'differing_clearly': 2, 'near_share': 2 / 32})
+
+
+def test_next_best_labels_bind_and_refined_points_take_any_label_that_occurs() -> None:
+    expected = torch.zeros(1, 2, 4, dtype=torch.int32)
+    expected[0, 1] = 1
+    actual = expected.clone()
+    actual[0, 0, 0] = 1
+    unsure = torch.ones(1, 2, 4)
+    unsure[0, 0, 0] = 0.0
+    behind = torch.full((1, 1, 2, 4), 7, dtype=torch.int32)
+    exempt = (unsure == 0).float()
+
+    def beyond(**evidence: torch.Tensor) -> float:
+        return float(compare_labels(expected, actual, evidence, 1e-4)['beyond'])
+
+    assert beyond(margin=unsure, next=behind) == 1 / 8
+    assert beyond(margin=unsure, next=behind, exempt=exempt) == 0
+    assert beyond(exempt=exempt) == 0
+    actual[0, 0, 0] = 7
+    assert beyond(margin=unsure, next=behind) == 0
+    assert beyond(exempt=exempt) == beyond(margin=unsure) == 1 / 8
+
+
+def test_a_map_that_has_labels_below_zero_may_have_them() -> None:
+    expected = torch.tensor([[[-1, 0, 1, 2]]], dtype=torch.int32)
+    assert 'problem' not in compare_labels(expected, expected, {}, 1e-4)
+    assert compare_labels(expected.clamp_min(0), expected, {}, 1e-4)['problem'] == '-1 is no label'
+
+
+def test_half_the_pixels_may_be_unsure_and_no_more() -> None:
+    expected, near = torch.full((1, 2, 4), 1003, dtype=torch.int32), torch.zeros(1, 2, 4)
+    near[0, 0] = 1
+    assert 'problem' not in compare_panoptic(expected, expected, {'near': near})
+    near[0, 1, 0] = 1
+    found = compare_panoptic(expected, expected, {'near': near})
+    assert found['problem'] == 'eager is unsure of 62% of the pixels: too few are left to compare'
+    assert found['metrics']['near_share'] == 5 / 8
+
+
+def test_the_figures_of_a_panoptic_map_are_counted_by_segment() -> None:
+    expected = torch.full((2, 2, 4), 133, dtype=torch.int32)
+    expected[0, 0], expected[0, 1, :2], expected[1, 0] = 1003, 2003, 1005
+    actual = expected.clone()
+    actual[1] = 133
+    found = compare_panoptic(expected, actual, {'near': expected == 1005, 'borderline': torch.tensor([[True, False], [True, True]])})
+    assert found == dict(max_abs=None, beyond=0.0, metrics={
+        'segments': 5, 'segments_found': 4, 'segments_at_a_threshold': 3, 'pixel_agreement': 0.75, 'differing': 4,
+        'differing_clearly': 0, 'near_share': 0.25})
+    assert compare_panoptic(expected, actual, {})['metrics']['segments_at_a_threshold'] == 0
+    assert compare_panoptic(expected, -expected, {}) == dict(problem='-2003 is no segment', metrics={})
+
+
+def test_an_unsure_pixel_goes_to_a_class_that_stands_somewhere_or_to_a_candidate() -> None:
+    expected = torch.full((1, 2, 4), 1003, dtype=torch.int32)
+    expected[0, 0, 1] = 5
+    near = torch.zeros(1, 2, 4)
+    near[0, 0, 0] = 1
+    for moved, wrong in ((5, 0.0), (2007, 0.0), (8, 1 / 8)):
+        actual = expected.clone()
+        actual[0, 0, 0] = moved
+        assert compare_panoptic(expected, actual, {'near': near, 'candidates': torch.tensor([[7, 133]])})['beyond'] == wrong, moved
+
+
+def test_instances_take_the_number_of_the_one_that_they_cover_most() -> None:
+    expected = torch.tensor([[[1003, 1003, 1003, 2003, 2003, 5, 133, 1004]]], dtype=torch.int32)
+    actual = torch.tensor([[[7003, 7003, 8003, 8003, 8003, 5, 5, 3004]]], dtype=torch.int32)
+    # 8003 covers 2003 more than 1003; the pixel of void that became stuff is no label of eager's.
+    assert renamed_after(expected, actual).tolist() == [[[1003, 1003, 2003, 2003, 2003, 5, -7, 1004]]]
+    # Of two that cover one, the larger has it, and the other is none.
+    split = torch.tensor([[[7003, 7003, 8003, 9003, 9003, 5, 133, 9004]]], dtype=torch.int32)
+    assert renamed_after(expected, split).tolist() == [[[1003, 1003, -1, 2003, 2003, 5, 133, 1004]]]
+    # And of one that covers two, it has the number of the larger, once.
+    joined = torch.tensor([[[7003, 7003, 7003, 7003, 7003, 5, 133, 9005]]], dtype=torch.int32)
+    assert renamed_after(expected, joined).tolist() == [[[1003, 1003, 1003, 1003, 1003, 5, 133, -1]]]
+    assert renamed_after(expected, expected) is not expected
+    assert torch.equal(renamed_after(expected, expected), expected)
+
+
+def test_the_first_instance_number_is_at_one_thousand() -> None:
+    """Below it are classes, which must be equal as they are: class 0 of instance 1 is 1000, and class 999 is no instance."""
+    expected = torch.tensor([[[1000, 1000, 999, 999]]], dtype=torch.int32)
+    assert renamed_after(expected, torch.tensor([[[2000, 2000, 999, 998]]], dtype=torch.int32)).tolist() == [[[1000, 1000, 999, -1000]]]

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import torch
 
-from mmexport.checking.vacuous import little_change
-from tests.checking.made import LABELS, LOGITS, vacuous_of
+from mmexport.checking.samples import Sample
+from mmexport.checking.vacuous import little_change, vacuous_outputs
+from tests.checking.made import INSTANCE, LABELS, LOGITS, instances, vacuous_of
 
 
 def test_little_change_is_told_in_words() -> None:
@@ -38,3 +39,116 @@ def test_only_what_a_wrong_answer_would_pass_is_vacuous() -> None:
 
 def test_two_inputs_of_one_shape_are_needed() -> None:
     assert 'no two samples' in vacuous_of(LABELS, torch.zeros(1, 6, 6, dtype=torch.int32), torch.ones(1, 8, 8, dtype=torch.int32))['(all)']
+
+
+def test_the_middle_of_the_values_is_the_constant_that_is_tried_by_channel() -> None:
+    """Two maps that the rule cannot tell from the mean of both, but from each other."""
+    one = torch.randn(1, 2, 6, 6, generator=torch.Generator().manual_seed(0)) * 1e-5 + torch.tensor([3.0, -1.0]).view(1, 2, 1, 1)
+    other = one + 4e-4
+    assert vacuous_of(LOGITS, one, other)['logits'].startswith('a constant would pass on every input tried. Use trained weights')
+    assert vacuous_of(LOGITS, one, one)['logits'].startswith("another input's answer would pass on every input tried. Use trained")
+    assert vacuous_of(LOGITS, one, one + 9e-4) == {}
+    scores = [dict(name='scores', dtype='float32', kind='map')]
+    flat = torch.full((1, 6, 6), 2.0)
+    assert vacuous_of(scores, flat, flat + 3e-4)['scores'].startswith('a constant would pass')
+    assert vacuous_of(scores, flat, flat + 9e-4) == {}
+
+
+def test_every_output_is_judged_for_itself() -> None:
+    specs = [*LABELS, *LOGITS]
+    logits = [torch.randn(1, 2, 6, 6, generator=torch.Generator().manual_seed(seed)) for seed in range(2)]
+    blank = torch.zeros(1, 6, 6, dtype=torch.int32)
+    samples = [Sample(f'{number}', torch.zeros(1, 3, 6, 6), dict(labels=blank, logits=each)) for number, each in enumerate(logits)]
+    found = vacuous_outputs(specs, samples, {}, 1e-4)
+    assert list(found) == ['labels']
+    assert found['labels'] == ("another input's answer would pass on every input tried: your model decides (almost) one class on them. "
+                               'Give a picture of what it was trained on by --image, or compare logits by --outputs raw')
+
+
+def test_a_label_that_covers_least_is_tried_too() -> None:
+    """Eager is unsure wherever the others stand: the constant of the third label passes."""
+    expected = torch.zeros(1, 1, 100, dtype=torch.int32)
+    expected[0, 0, :30], expected[0, 0, 30:52] = 1, 2
+    other = expected.flip(-1)
+    margin = torch.where(expected == 2, 1.0, 0.0)
+    margin[0, 0, :28] = 1.0
+
+    def sample(name: str, labels: torch.Tensor, sure: torch.Tensor) -> Sample:
+        return Sample(name, torch.zeros(1, 3, 1, 100), dict(labels=labels), dict(margin=sure))
+
+    samples = [sample('a', expected, margin), sample('b', other, margin.flip(-1))]
+    assert vacuous_outputs(LABELS, samples, {}, 1e-4) == {}
+    excused = vacuous_outputs(LABELS, samples, {'labels': 0.29}, 1e-4)
+    assert 'labels' in excused
+
+
+def test_instances_of_another_picture_would_not_pass() -> None:
+    def picture(top: int) -> dict[str, torch.Tensor]:
+        masks = torch.zeros(1, 3, 8, 8, dtype=torch.bool)
+        masks[0, 0, top:top + 2], masks[0, 1, top:top + 2, :3] = True, True
+        boxes = torch.tensor([[[0, top, 8, top + 2], [0, top, 3, top + 2], [0, 0, 0, 0]]]).float()
+        scores, labels = torch.tensor([[0.9, 0.8, 0.0]]), torch.tensor([[1, 1, 0]])
+        return dict(boxes=boxes, scores=scores, labels=labels, masks=masks, num=torch.tensor([2]))
+
+    def samples(*pictures: dict[str, torch.Tensor]) -> list[Sample]:
+        return [Sample(f'{number}', torch.zeros(1, 3, 8, 8), each) for number, each in enumerate(pictures)]
+
+    assert vacuous_outputs(INSTANCE, samples(picture(0), picture(4)), {}, 1e-4) == {}
+    assert 'one class' in vacuous_outputs(INSTANCE, samples(picture(0), picture(0)), {}, 1e-4)['instances']
+
+
+def change(kind: str, one: torch.Tensor, other: torch.Tensor, classes: int = 20, margin: float = 1.0) -> str | None:
+    return little_change([dict(name='o', kind=kind)], {'o': one}, {'o': other}, 1e-4, classes, margin).get('o')
+
+
+def test_values_change_by_a_hundred_tolerances_or_little() -> None:
+    one = torch.zeros(1, 20, 4, 4)
+    one[:, :, 0, 0] = 2.0
+    for by, words in ((0.0204, None), (0.0201, 'only 0% of the channels change by 100 tolerances between two inputs (95% must)')):
+        assert change('pixels', one, one + by) == words
+    assert change('pixels', one, one + 0.05, margin=3.0) is not None
+    some = one.clone()
+    some[:, :19] += 0.03
+    assert change('pixels', one, some) is None
+    some[:, 18] = one[:, 18]
+    assert change('queries', one, some) == 'only 90% of the queries change by 100 tolerances between two inputs (95% must)'
+    assert change('map', one[:, 0], one[:, 0] + 0.03) is None
+    assert change('map', one[:, 0], one[:, 0]) == 'only 0% of the channels change by 100 tolerances between two inputs (95% must)'
+    # A batch is judged by its first picture.
+    assert change('pixels', one.expand(2, -1, -1, -1), torch.cat([one, one + 1])) is not None
+
+
+def test_labels_cover_a_hundredth_and_a_tenth_changes_or_little() -> None:
+    one = torch.zeros(1, 10, 20, dtype=torch.int32)
+    one[0, 5:], one[0, 0, :3] = 1, 2
+    other = one.clone()
+    other[0, 1] = 1
+    assert change('labels', one, other) is None
+    assert change('labels', one, other, margin=2.0) == 'only 2 labels cover over 1% of the pixels (3 must)'
+    one[0, 0, 2] = other[0, 0, 2] = 0
+    assert change('labels', one, other) == 'only 2 labels cover over 1% of the pixels (3 must)'
+    assert change('labels', one, other, classes=2) is None
+    assert change('labels', one, other, classes=1) is None
+    assert change('panoptic', one, other, classes=2) == 'only 2 labels cover over 1% of the pixels (3 must)'
+    other[0, 1, 0] = 0
+    assert change('labels', one, other, classes=2) == 'only 9.5% of the pixels change between two inputs (10% must)'
+    assert change('labels', one * 0 + 1, other, classes=2) == 'only 1 labels cover over 1% of the pixels (2 must)'
+
+
+def test_masks_of_three_rows_change_by_a_tenth_or_little() -> None:
+    one, other = instances(), instances()
+    specs = INSTANCE
+
+    def words() -> dict[str, str]:
+        return little_change(specs, one, other, 1e-4, 20)
+
+    assert words() == {'masks': 'only 0.0% of the mask pixels change between two inputs (10% must)'}
+    other['masks'][0, 0, 7, :6] = True
+    assert words() == {}
+    other['masks'][0, 0, 7, 4:6] = False
+    assert words() == {'masks': 'only 7.7% of the mask pixels change between two inputs (10% must)'}
+    other['num'][0] = 2
+    assert words() == {'masks': 'only 2 instances (3 must be found)'}
+    one['num'][0], other['num'][0] = 3, 3
+    one['masks'][:], other['masks'][:] = False, False
+    assert words() == {'masks': 'only 0.0% of the mask pixels change between two inputs (10% must)'}
