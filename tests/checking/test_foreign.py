@@ -12,8 +12,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mmexport.checking.admission import why_refused
-from mmexport.checking.conditions import refused
 from mmexport.checking.foreign import Untrusted, refuse_foreign
 from mmexport.checking.main import main
 
@@ -132,25 +130,3 @@ def test_an_older_folder_is_taken_and_called_old(tmp_path: Path, capsys: pytest.
     (folder / 'manifest.json').write_text(json.dumps({**manifest, 'mmexport': 1}))
     assert main([str(folder)]) == 0
     assert 'schema 1' in capsys.readouterr().out
-
-
-def test_conditions_are_arithmetic_and_nothing_else() -> None:
-    sizes = dict(batch=2, height=96, width=200)
-    assert refused(['2*(((width - 1)//4)) <= 3*(((height - 1)//4)) + 30'], sizes) is None
-    assert refused(['Ne(((height - 1)//4), 23)'], sizes) == 'Ne(((height - 1)//4), 23)'
-    assert refused(['Ne(((height - 1)//4), 24)', 'Max(height, width) <= 500', 'Eq(Mod(height, 32), 0)'], sizes) is None
-    assert refused(['3*height >= 2*width'], sizes) == '3*height >= 2*width'
-    for wrong in ('__import__("os").getcwd()', 'height.__class__', 'other > 3', 'open("x")'):
-        with pytest.raises(ValueError, match='no arithmetic'):
-            refused([wrong], sizes)
-
-
-@pytest.mark.parametrize(('shape', 'words'), [
-    ((1, 3, 96, 128), None), ((1, 3, 32, 128), 'at least 64'),
-    ((1, 3, 96), '3 axes'), ((1, 4, 96, 128), 'channel is 4'), ((1, 3, 512, 128), 'height is 512'),
-    ((20, 3, 96, 128), 'batch is 20'), ((1, 3, 100, 128), 'multiples of 32'), ((1, 3, 160, 128), 'does not hold')])
-def test_an_input_that_was_not_declared_is_refused_in_words(shape: tuple[int, ...], words: str | None) -> None:
-    spec = dict(axes=['batch', 'channel', 'height', 'width'], traced=[1, 3, 96, 128], dynamic=['batch', 'height', 'width'],
-                ranges=dict(batch=[1, 9], height=[64, 256], width=[64, 256]), multiple_of=32, minimum=64, conditions=['Ne(height, 160)'])
-    reason = why_refused(spec, torch.zeros(shape))
-    assert reason is None if words is None else words in str(reason)
