@@ -164,9 +164,12 @@ class Report:
             yield (f"  conv+bn folded {fused['conv_bn_folded']}, linear layers joined {fused['linear_layers_joined']}, "
                    f"nodes {fused['nodes_before']} -> {fused['nodes_after']}")
         judged = {(site.file, site.line) for site in (*self.branches.turned, *self.branches.never, *self.branches.once)}
+        # Formats that are made of one program say the same.
+        said = {line for other in self.artifacts[:self.artifacts.index(artifact)]
+                for line in other.manifest.get(other.backend, {}).get('tracer_warnings', ())}
         for line in facts.get('tracer_warnings', ()):
             file, number, _ = line.split(':', 2)
-            if (file, int(number)) not in judged:
+            if (file, int(number)) not in judged and line not in said:
                 yield f'  tracer warning: {line}'
         if 'compile_s' in facts:
             yield f"  compiled in {facts['compile_s']:.0f} s"

@@ -18,7 +18,8 @@ from ..errors import LoweringError, causes, last_line
 from .base import Backend, Run, name_of
 from .canary import SAMPLINGS, right_form
 from .cutting import cut_program, raw_folder, raw_manifest, with_raw
-from .program import conditions_of, exported_program, held, narrowed, part_program, silenced, unavailable
+from .held_sizes import conditions_of, held, narrowed
+from .program import exported_program, part_program, silenced, unavailable, warned
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -88,7 +89,8 @@ class ProgramBackend(Backend):
         with with_raw(adapter) as raw:
             program = exported_program(adapter, example, dynamic, **self.forms)
         ranges = held(program, example, dynamic)
-        signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges, **facts))
+        signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges, tracer_warnings=warned(program),
+                                            **facts))
         signed['inputs'] = [narrowed(spec, ranges, conditions_of(program)) for spec in manifest['inputs']]
         names = [spec.name for spec in adapter.specs]
         folder.mkdir(parents=True, exist_ok=True)

@@ -19,11 +19,12 @@ from ..ops.lowerings import preferring
 from ..registry import BACKENDS
 from .base import Run, name_of
 from .cutting import raw_folder, raw_manifest, with_raw
+from .examples import AXIS
 from .from_program import ProgramBackend
 from .onnx_convert import converted
 from .onnx_graph import input_names, name_axes, nodes
 from .onnx_half import halved
-from .program import AXIS, silenced
+from .program import silenced
 from .trtexec import trtexec_line
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .program import AXIS
+from .examples import AXIS
 
 
 def input_names(count: int) -> list[str]:

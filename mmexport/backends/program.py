@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
-from itertools import product
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -14,21 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import Adapter
-from ..checking.conditions import check_known, refused
 from ..errors import LoweringError, MMExportError, first_line
 from ..ops.lowerings import preferring
 from .base import name_of
 from .examples import AXIS, generic, largest_checked
+from .held_sizes import is_fixed, ranges, refused_corner
 from .layout_guards import drop_layout_guards, questions_of_the_model
 from .norm_shapes import norms_by_shape
+from .tracer_warnings import tracer_warnings
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-# What a program is asked to hold for; the manifest says it. The sides' lower end is what the deepest stride of the listed models needs.
-RANGES = {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
 # Programs of adapters that are alive: within one run, formats that start from the same program share it.
 _MADE: WeakKeyDictionary[Adapter, dict[Any, ExportedProgram]] = WeakKeyDictionary()
+_WARNED: WeakKeyDictionary[ExportedProgram, list[str]] = WeakKeyDictionary()
 
 
 def unavailable() -> str | None:
@@ -76,21 +75,6 @@ def _holding_for(checked: Mapping[str, Sequence[int]], program: ExportedProgram,
     return program
 
 
-def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], checked: Mapping[str, Sequence[int]],
-                   ) -> dict[str, int] | None:
-    """Return a corner of the `checked` ranges (by open axis) that `program` does not hold for; None where there is none."""
-    limits, conditions = held(program, example, dynamic), conditions_of(program)
-    fixed = {name: (int(example.shape[axis]),) for name, axis in AXIS.items()}
-    for corner in product(*(checked.get(name, only) if name in dynamic else only for name, only in fixed.items())):
-        sizes = dict(zip(AXIS, corner, strict=True))
-        try:
-            if any(not low <= sizes[name] <= high for name, (low, high) in limits.items()) or refused(conditions, sizes):
-                return sizes
-        except (ArithmeticError, ValueError):  # A condition that divides by a size is not met where that is zero.
-            return sizes
-    return None
-
-
 def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]], **forms: str) -> ExportedProgram:
     """A program of a bare module, for the diagnosis; the axes of `moving` must stay open in it.
 
@@ -103,7 +87,7 @@ def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[S
     program = _exported(part, inputs, (dims,), forms)
     images = [node for node in program.graph.nodes if node.op == 'placeholder' and node.name in program.graph_signature.user_inputs]
     for number, (node, axes) in enumerate(zip(images, moving, strict=True)):
-        fixed = [axis for axis in axes if _is_fixed(node.meta['val'].shape[axis], program)]
+        fixed = [axis for axis in axes if is_fixed(node.meta['val'].shape[axis], program)]
         if fixed:
             raise LoweringError(f'torch.export of {name_of(part)} fixes axis {fixed[0]} of its input {number} to the size of the example: '
                                 'some code turns a size into a number')
@@ -120,7 +104,7 @@ def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: di
 
 def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: dict[str, str]) -> ExportedProgram:
     try:
-        with (torch.no_grad(), silenced(), preferring(adaptive_pooling='matrix', **forms), norms_by_shape(),
+        with (torch.no_grad(), silenced(), tracer_warnings() as said, preferring(adaptive_pooling='matrix', **forms), norms_by_shape(),
               questions_of_the_model() as asked):
             program = torch.export.export(module, inputs, dynamic_shapes=dims, strict=False,
                                           prefer_deferred_runtime_asserts_over_guards=True)
@@ -129,75 +113,22 @@ def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: d
     except Exception as exc:
         raise LoweringError(f'torch.export of {name_of(module)} failed: {type(exc).__name__}: {first_line(exc)}') from exc
     drop_layout_guards(program, asked)
+    _WARNED[program] = said
     return program
+
+
+def warned(program: ExportedProgram) -> list[str]:
+    """Return ``FILE:LINE: message`` of each warning about a line of the user's that came while `program` was made."""
+    return _WARNED.get(program, [])
 
 
 def _check_open(program: ExportedProgram, dynamic: Sequence[str], adapter: Adapter) -> None:
     """An axis that became a constant on the way must not be found out by the first user with another size."""
     image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
-    fixed = [name for name in dynamic if _is_fixed(image.meta['val'].shape[AXIS[name]], program)]
+    fixed = [name for name in dynamic if is_fixed(image.meta['val'].shape[AXIS[name]], program)]
     if fixed:
         raise LoweringError(f'torch.export of {type(adapter.model).__name__} fixes {" and ".join(fixed)} to the size of its example: some '
                             'code turns a size into a number. Leave the axis out of export.inputs.dynamic, or patch that code')
-
-
-def _is_fixed(side: Any, program: ExportedProgram) -> bool:
-    if not isinstance(side, torch.SymInt):
-        return True
-    allowed = program.range_constraints.get(side.node.expr)
-    return allowed is not None and bool(allowed.lower == allowed.upper)
-
-
-def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """The open axes and the sizes that `program` itself says it holds for: what the model's code decided may have narrowed `ranges`."""
-    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
-    found = ranges(example, dynamic)
-    for name, (low, high) in found.items():
-        allowed = program.range_constraints.get(image.meta['val'].shape[AXIS[name]].node.expr)
-        if allowed is not None:
-            # torch.export notes 2 for every open axis, also where 1 is taken; that is checked with the file.
-            found[name] = max(low, int(allowed.lower)) if allowed.lower > 2 else low, min(high, int(allowed.upper))
-    return found
-
-
-def conditions_of(program: ExportedProgram) -> list[str]:
-    """Return the checks on sizes in `program` as text over the names of the axes, for formats and runners that would lose them.
-
-    torch leaves one out of the graph that its operators cannot express (``math.ceil(h / 2) > 100``); it is among these.
-
-    Raises:
-        LoweringError: a check is none that a runner could evaluate.
-    """
-    import sympy
-    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
-    names = {side.node.expr: sympy.Symbol(name, integer=True) for name, axis in AXIS.items()
-             if isinstance(side := image.meta['val'].shape[axis], torch.SymInt) and side.node.expr.is_Symbol}
-    env = image.meta['val'].fake_mode.shape_env
-    expressions = {check.expr for pending in env.deferred_runtime_asserts.values() for check in pending} if env else set()
-    # One on a size that depends on data is an affair of the graph.
-    found = sorted(str(expression.xreplace(names)) for expression in expressions if expression.free_symbols <= names.keys())
-    try:
-        check_known(found, dict(zip(AXIS, (2, 480, 544), strict=True)))
-    except ValueError as exc:
-        raise LoweringError(f'the model branches on its sizes by a function that a manifest cannot hold: {exc}') from exc
-    return found
-
-
-def narrowed(spec: dict[str, Any], held: dict[str, tuple[int, int]], conditions: list[str]) -> dict[str, Any]:
-    """The manifest's description of an input, where the program holds for fewer sizes than were tried."""
-    limits = {name: [max(low, held[name][0]), min(high, held[name][1])] if name in held else [low, high]
-              for name, (low, high) in spec.get('ranges', {}).items()}
-    return {**spec, 'ranges': limits, 'conditions': conditions}
-
-
-def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """The open axes and the sizes that they are open for, the example's own always among them."""
-    found = {}
-    for name in dynamic:
-        low, high = RANGES[name]
-        side = int(example.shape[AXIS[name]])
-        found[name] = min(low, side), max(high, side)
-    return found
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from ..adapters import Adapter
 from ..artifact import Artifact
 from ..errors import ConfigError, LoweringError
 from ..registry import BACKENDS
+from .examples import AXIS
 from .from_program import ProgramBackend
-from .program import AXIS, RANGES
+from .held_sizes import RANGES
 from .tensorrt_ops import lacking
 
 if TYPE_CHECKING:

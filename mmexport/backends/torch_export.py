@@ -12,8 +12,9 @@ import torch
 
 from ..registry import BACKENDS
 from .cutting import cut_program
+from .examples import AXIS
 from .from_program import ProgramBackend
-from .program import AXIS, silenced
+from .program import silenced
 from .tensorrt_ops import SOURCE, lacking
 from .torchscript import INSIDE
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .program import AXIS, RANGES
+from .examples import AXIS
+from .held_sizes import RANGES
 
 
 def trtexec_line(file: str, image: Mapping[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from mmexport.adapters.guard import InputGuard
-from mmexport.backends import program
+from mmexport.backends import held_sizes, program
 from mmexport.backends.examples import generic, largest_checked
 
 AXES = ('batch', 'height', 'width')
@@ -52,7 +52,7 @@ def test_a_branch_within_the_ranges_stays_refused() -> None:
     model = Limited(400).eval()
     example = torch.zeros(1, 3, 128, 128)
     found = program.exported_program(model, example, AXES)  # type: ignore[arg-type]
-    assert program.refused_corner(found, generic(example, AXES), AXES, model.guard.ranges) is not None
+    assert held_sizes.refused_corner(found, generic(example, AXES), AXES, model.guard.ranges) is not None
 
 
 class Asking(Limited):

@@ -16,8 +16,9 @@ from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.artifact import Artifact
 from mmexport.backends import build_backend, installed_backends, named_backends
+from mmexport.backends.held_sizes import held
 from mmexport.backends.onnx_graph import nodes
-from mmexport.backends.program import exported_program, held
+from mmexport.backends.program import exported_program
 from mmexport.errors import LoweringError, SetupError
 from mmexport.inputs.synthetic import picture
 from mmexport.ops.deformable_attention import SAMPLINGS, sampled
