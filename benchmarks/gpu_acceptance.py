@@ -68,10 +68,11 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
     from mmexport.backends import build_backend
     from mmexport.config import export_section
     from mmexport.device.outside import stop_gradients
-    from mmexport.expected import Memory, expect, second_look, with_patched
+    from mmexport.expected import expect, second_look, with_patched
     from mmexport.inputs.shapes import plan_shapes, traced_shape
     from mmexport.inputs.size_rules import SizeRules
     from mmexport.inputs.synthetic import scenes
+    from mmexport.memory import Memory
     from mmexport.patching import patched
     from mmexport.progress import Progress
     from mmexport.verify import verify

@@ -90,8 +90,8 @@ def _common(args: argparse.Namespace) -> tuple[Config, dict[str, Any]]:
 def exporters(args: argparse.Namespace) -> Iterator[Exporter]:
     """An Exporter for each of ``--outputs``, over one model and one set of eager runs."""
     cfg, common = _common(args)
-    from .expected import Memory
     from .exporter import Exporter
+    from .memory import Memory
     work_dir = work_dir_of(args)
     if not args.outputs or len(args.outputs) == 1:
         yield Exporter(cfg, args.checkpoint, work_dir, **common)

@@ -23,7 +23,7 @@ from .device import Audit, mended
 from .device.outside import stop_gradients
 from .diagnosis import Consultation
 from .errors import ConfigError
-from .expected import Memory, with_patched
+from .expected import with_patched
 from .fresh import waiting
 from .garbage import few_collections
 from .inputs.making import InputMaker, Inputs
@@ -32,6 +32,7 @@ from .inputs.shapes import open_axes, plan_shapes, ranges_of, traced_shape
 from .inputs.size_rules import SizeRules
 from .lowering import lower_all, none_was_made
 from .manifest import describe
+from .memory import Memory
 from .model import CheckpointOptions, check_device, load_model, versions
 from .patching import Applied, Environment, patched
 from .precision import exact_arithmetic

@@ -11,8 +11,9 @@ from .adapters import Adapter
 from .artifact import Artifact
 from .backends.cutting import raw_folder
 from .checking.samples import Sample
-from .expected import Memory, second_look, typical_seconds
+from .expected import second_look, typical_seconds
 from .fresh import FreshProcess
+from .memory import Memory
 from .progress import Progress
 from .verify import Verification, verify
 

@@ -14,12 +14,13 @@ from .branches import Run as BranchRun
 from .checking.compare import compare
 from .checking.samples import Sample
 from .errors import ConfigError, InputError, eager_in_words
-from .expected import Memory, expect
+from .expected import expect
 from .inputs.decisive import decisive_inputs, decisive_size, effort
 from .inputs.making import WINDOWS, Inputs
 from .inputs.real_image import PHOTOGRAPH
 from .inputs.shapes import SAME, TRACED, Plan, open_axes, ranges_of
 from .inputs.synthetic import PLAIN, picture, plain_picture
+from .memory import Memory
 from .pipeline import PipelineCheck, check_sample, check_slid, why_not_run
 from .progress import Progress
 

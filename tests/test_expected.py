@@ -1,8 +1,10 @@
+"""Check what is expected of a file, and what eager itself does under noise."""
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +12,14 @@ from torch import Tensor
 
 from mmexport import Exporter
 from mmexport.adapters import build_adapter
-from mmexport.expected import Memory, expect
+from mmexport.checking.comparison import Comparison
+from mmexport.checking.main import EAGER
+from mmexport.expected import expect, model_floors, second_look, typical_seconds, with_patched
+from mmexport.memory import Memory
 from mmexport.progress import Progress
 from mmexport.proof import Proof
+from mmexport.verify import Verification
+from tests.simple import IMAGE, Plain, simple
 from tests.tiny import seeded, tiny
 
 IMAGES = {'traced': torch.rand(1, 3, 64, 64), 'another size': torch.rand(1, 3, 96, 64)}
@@ -117,3 +124,159 @@ def test_a_second_look_excuses_what_eager_does_itself_and_nothing_else(jumps: bo
     # What passed at first was not run again, and stays in the verdict.
     assert sorted({row.sample for row in checks[0].rows}) == ['same shape', 'tall', 'traced']
     assert checks[0].found is not None and checks[0].found['vacuous'] == {}
+
+
+def test_a_sample_holds_what_eager_answered_and_how_sure_it_was() -> None:
+    raw, final = expect(simple(), {'a': IMAGE}, 1e-4, 0, Memory())[0], expect(simple('final'), {'a': IMAGE}, 1e-4, 0, Memory())[0]
+    logits = torch.einsum('kc,nchw->nkhw', Plain().weight, IMAGE)
+    assert (raw.name, list(raw.expected), list(raw.evidence)) == ('a', ['logits'], ['seen'])
+    assert (raw.raw, raw.raw_evidence, raw.floors) == ({}, {}, {})
+    assert torch.equal(raw.expected['logits'], logits) and torch.equal(raw.image, IMAGE)
+    assert (list(final.expected), list(final.evidence)) == (['labels'], ['margin'])
+    assert (list(final.raw), list(final.raw_evidence)) == (['logits'], ['seen'])
+    assert torch.equal(final.expected['labels'], logits.argmax(1).int()) and torch.equal(final.raw['logits'], logits)
+    assert not raw.expected['logits'].requires_grad
+
+
+def test_a_model_that_writes_into_its_input_does_not_change_the_sample() -> None:
+    adapter = simple()
+    adapter.change = lambda image, logits: logits + 0 * image.mul_(0).sum()
+    sample, = expect(adapter, {'photograph': IMAGE.clone()}, 1e-4, 2, Memory())
+    assert torch.equal(sample.image, IMAGE)
+
+
+def noisy(adapter: Any, off: float, part: slice = slice(None)) -> None:
+    """Let noise of 1e-6 move some rows of the logits by `off` of their scale, on pictures of 8x8."""
+    def change(image: Tensor, logits: Tensor) -> Tensor:
+        if image.shape[-1] == 8 and not any(torch.equal(image, own) for own in adapter.calm):
+            logits = logits.clone()
+            logits[:, :, part] += off * logits.abs().max()
+        return logits
+
+    adapter.calm, adapter.change = [IMAGE], change
+
+
+def test_a_floor_is_the_largest_share_that_any_noise_moves() -> None:
+    adapter = simple()
+    noisy(adapter, 1e-2, slice(0, 2))
+    samples = expect(adapter, {'photograph': IMAGE, 'wide': torch.rand(1, 3, 8, 12)}, 1e-4, 3, Memory(), as_given=('photograph', 'wide'))
+    assert [sample.floors for sample in samples] == [{'logits': 0.25}, {'logits': 0.0}]
+    assert model_floors(samples) == {'logits': 0.25}
+    # Each picture once, the first twice, and three noises of each.
+    assert len(adapter.runs) == 3 + 6
+
+
+def test_without_noises_there_are_no_floors() -> None:
+    adapter = simple()
+    noisy(adapter, 1e-2)
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 0, Memory())
+    assert (sample.floors, len(adapter.runs)) == ({}, 2)
+
+
+def test_large_pictures_are_run_once() -> None:
+    adapter = simple()
+    noisy(adapter, 1e-2)
+    large = torch.rand(1, 3, 9, 9)
+    samples = expect(adapter, {'photograph': IMAGE, 'large': large}, 1e-4, 3, Memory(), once=('large',))
+    assert [sample.floors for sample in samples] == [{'logits': 1.0}, {}]
+    assert sum(torch.equal(run, large) for run in adapter.runs) == 1
+    assert len(adapter.runs) == 2 + 3 + 1
+
+
+def test_floors_of_decisions_are_beside_those_of_the_logits_they_came_from() -> None:
+    adapter = simple('final')
+    noisy(adapter, 1e-2, slice(0, 2))
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, Memory())
+    assert sample.floors == {'labels': 0.0, 'logits': 0.25}
+
+
+def test_a_small_picture_that_stays_at_a_jump_is_as_it_was() -> None:
+    adapter = simple()
+    adapter.change = lambda image, logits: logits + float(image.double().sum() * 1e7 % 100)
+    memory = Memory()
+    sample, = expect(adapter, {'traced': IMAGE}, 1e-4, 1, memory)
+    assert torch.equal(sample.image, IMAGE)
+    assert sample.floors['logits'] > 0
+    # Twice the picture and its noise, then three others with a noise each; branches are those of the picture.
+    assert len(adapter.runs) == 2 + 1 + 3 * 2
+    assert memory.branches['traced'] is memory.runs[memory._key(adapter, 'traced', 'eager', IMAGE)]
+
+
+@pytest.mark.parametrize(('side', 'moved'), [(8, True), (330, False)])
+def test_only_small_pictures_are_moved_off_a_jump(side: int, moved: bool) -> None:
+    adapter, image = simple(), torch.rand(1, 3, side, side)
+
+    def change(asked: Tensor, logits: Tensor) -> Tensor:
+        near = 0 < float((asked - image).abs().max()) < 1e-3
+        return -logits if near else logits
+
+    adapter.change = change
+    sample, = expect(adapter, {'traced': image}, 1e-4, 1, Memory())
+    assert torch.equal(sample.image, image) is not moved
+    assert (sample.floors['logits'] == 0) is moved
+
+
+def test_the_patched_model_answers_beside_the_expected_outputs() -> None:
+    adapter, memory = simple('final'), Memory()
+    samples = expect(adapter, {'a': IMAGE, 'b': IMAGE + 1}, 1e-4, 0, memory)
+    adapter.change = lambda image, logits: -logits
+    memory.patches = 'turned'
+    done = with_patched(adapter, samples, torch.device('cpu'), memory)
+    assert [sample.name for sample in done] == ['a', 'b']
+    for before, after in zip(samples, done, strict=True):
+        assert torch.equal(after.patched['labels'], 1 - before.expected['labels'])
+        assert after.expected is before.expected and after.raw is before.raw
+    assert {key[3] for key in memory.seen} == {'eager', 'patched'}
+
+
+def test_the_time_of_eager_is_that_of_the_model_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def adapter(image: Tensor) -> None:
+        asked.append((image, torch.is_grad_enabled()))
+
+    monkeypatch.setattr('mmexport.expected.typical', lambda run, device: (run(), device)[1])
+    assert typical_seconds(adapter, IMAGE) == torch.device('cpu')  # type: ignore[arg-type]
+    assert asked == [(IMAGE, False)]
+
+
+def failing(name: str, stage: str = EAGER, problem: str | None = None, **figures: float) -> dict[str, Any]:
+    found = dict(max_abs=1e-3, max_rel=1e-3, cosine=1.0, beyond=0.1, median=1e-6)
+    return Comparison(name, 'logits', stage, 'pixels', 1e-4, problem=problem, **{**found, **figures}).as_dict()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(('rows', 'looked'), [
+    ([failing('a')], ['a']), ([failing('a'), failing('b')], ['a', 'b']),
+    # Off in every sample, over a quarter of the pixels, in the median, by a hundredth: no jump.
+    ([failing('a'), failing('b'), failing('c')], None), ([failing('a', beyond=0.28)], None), ([failing('a', beyond=0.27)], ['a']),
+    ([failing('a', median=2e-4)], None), ([failing('a', max_rel=1e-2)], None), ([failing('a', problem='NaN')], None),
+    ([failing('a', stage='artifact vs patched')], None), ([failing('a', max_rel=1e-5, beyond=0.0)], None)])
+def test_a_second_look_is_taken_at_what_may_be_a_jump(rows: list[dict[str, Any]], looked: list[str] | None) -> None:
+    adapter, memory = simple(), Memory()
+    samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('abc')}, 1e-4, 1, memory)
+    before = len(adapter.runs)
+    check = Verification('onnx', dict(stale=None, rows=rows, vacuous={}))
+    found = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True))
+    assert (found is None) is (looked is None)
+    assert len(adapter.runs) - before == 9 * len(looked or [])
+    if looked is not None:
+        assert {key[3] for key in memory.seen if key[3].startswith('noise 1')} == {f'noise {trial}' for trial in range(100, 109)}
+        assert {key[2] for key in memory.seen if key[3] == 'noise 100'} == set(looked)
+        assert found is not None and [sample.name for sample in found] == ['a', 'b', 'c']
+        assert [one is other for one, other in zip(found, samples, strict=True)] == [name not in looked for name in 'abc']
+
+
+def test_one_sample_alone_is_looked_at_again() -> None:
+    adapter, memory = simple(), Memory()
+    samples = expect(adapter, {'a': IMAGE}, 1e-4, 1, memory)
+    check = Verification('onnx', dict(stale=None, rows=[failing('a')], vacuous={}))
+    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True)) is not None
+
+
+def test_a_floor_that_is_larger_than_a_quarter_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that jumps on another sample excuses as many here."""
+    adapter, memory = simple(), Memory()
+    samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('ab')}, 1e-4, 1, memory)
+    samples[1] = replace(samples[1], floors={'logits': 0.5})
+    check = Verification('onnx', dict(stale=None, rows=[failing('a', beyond=0.51)], vacuous={}))
+    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True)) is not None

@@ -11,10 +11,11 @@ import torch
 from mmexport.adapters import Adapter, build_adapter
 from mmexport.adapters.guard import InputGuard
 from mmexport.checking.samples import Sample
-from mmexport.expected import Memory, expect
+from mmexport.expected import expect
 from mmexport.inputs.real_image import Photograph, read_photograph
 from mmexport.inputs.synthetic import picture
 from mmexport.inputs.windows import windows_of
+from mmexport.memory import Memory
 from mmexport.pipeline import (
     PipelineCheck,
     _judged,

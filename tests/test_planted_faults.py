@@ -18,8 +18,8 @@ from mmexport.artifact import Artifact
 from mmexport.backends.torchscript import TorchScript
 from mmexport.checking.main import check, main, verdict
 from mmexport.cli import exit_code
-from mmexport.expected import Memory
 from mmexport.exporter import Exporter
+from mmexport.memory import Memory
 from mmexport.registry import BACKENDS
 from mmexport.report import Report
 from tests.tiny import SHAPE, seeded, tiny

@@ -11,7 +11,7 @@ import torch
 from mmexport.checking.comparison import Comparison
 from mmexport.checking.main import EAGER
 from mmexport.checking.samples import Sample
-from mmexport.expected import Memory
+from mmexport.memory import Memory
 from mmexport.progress import Progress
 from mmexport.proof import Proof
 from mmexport.verify import Verification

@@ -21,8 +21,8 @@ from .plan import OUTPUTS, Job, path_of
 if TYPE_CHECKING:
     from mmengine.config import Config
 
-    from ..expected import Memory
     from ..exporter import Exporter
+    from ..memory import Memory
     from ..report import Report
 
 Result = dict[str, Any]
@@ -50,7 +50,7 @@ def run(job: Job, weights: Path) -> Iterator[list[dict[str, Any]]]:
     facts: dict[str, Any] = {}
     try:
         cfg, weights = _prepared(job, weights)
-        from ..expected import Memory
+        from ..memory import Memory
         memory = Memory()
         for outputs in OUTPUTS:
             for backend, result in _exported(cfg, job, weights, outputs, memory, facts).items():

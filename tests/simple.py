@@ -1,0 +1,54 @@
+"""An adapter of a network of six weights, whose runs are counted and whose answers a test may change."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mmexport.adapters.base import OutputSpec
+
+SPEC = OutputSpec('logits', 'float32', ('batch', 'class', 'h', 'w'), 'pixels')
+LABEL = OutputSpec('labels', 'int32', ('batch', 'h', 'w'), 'labels')
+
+
+class Plain(nn.Module):
+    """Three channels to two, by weights that can be changed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 3, generator=torch.Generator().manual_seed(seed)))
+        self.register_buffer('empty', torch.zeros(0))
+
+
+class Simple:
+    """An adapter of `Plain` that counts its runs, and of which a test may change what it answers."""
+
+    def __init__(self, outputs: str = 'raw', model: nn.Module | None = None) -> None:
+        self.model, self.outputs = model or Plain(), outputs
+        self.raw_specs = [SPEC]
+        self.specs = [SPEC] if outputs == 'raw' else [LABEL]
+        self.runs: list[Tensor] = []
+        self.change: Callable[[Tensor, Tensor], Tensor] = lambda image, logits: logits
+
+    def preprocess(self, image: Tensor) -> Tensor:
+        return image
+
+    def watch(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        self.runs.append(image.clone())
+        logits = torch.einsum('kc,nchw->nkhw', self.model.weight, image)
+        return (self.change(image, logits),), {'seen': image.mean(dim=1)}
+
+    def decide(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        return raw if self.outputs == 'raw' else (raw[0].argmax(dim=1).int(),)
+
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {'margin': raw[0].diff(dim=1).abs()[:, 0]}
+
+
+def simple(outputs: str = 'raw', model: nn.Module | None = None) -> Any:
+    return Simple(outputs, model)
+
+
+IMAGE = torch.rand(1, 3, 8, 8, generator=torch.Generator().manual_seed(3))
