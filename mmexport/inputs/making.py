@@ -128,7 +128,7 @@ class InputMaker:
                     self.preflight(self._picture(self.shape, 0))
                 other = find_size_rules(refusal, tuple(64 * -(-side // 64) for side in (height, width)))
                 raise InputError(f'the unpatched eager model does not take the traced size: {reason}. ' + (
-                    f'It takes multiples of {other.multiple_of}: --shape {other.up(height)} {other.up(width)}'
+                    f'It takes {other.in_words()}: --shape {other.up(height)} {other.up(width)}'
                     if not other.fixed else 'Give the size that it was made for: --shape H W'))
         return find_size_rules(refusal, (height, width))
 

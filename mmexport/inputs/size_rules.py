@@ -31,6 +31,10 @@ class SizeRules:
     fixed: bool = False
     reason: str | None = None
 
+    def in_words(self) -> str:
+        """Return what both sides must be, as "multiples of 32, at least 160"."""
+        return f'multiples of {self.multiple_of}, at least {self.minimum}' if self.multiple_of > 1 else f'sides of at least {self.minimum}'
+
     def up(self, side: float) -> int:
         """Round `side` up to a side that is taken."""
         return max(-(-int(side) // self.multiple_of) * self.multiple_of, self.minimum)

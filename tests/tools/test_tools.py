@@ -159,7 +159,7 @@ def test_a_size_that_the_model_itself_refuses_is_one_line(project: Path, tmp_pat
     done = run('export', project / 'segformer.py', project / 'segformer.pth', '--shape', 8, 8, '--work-dir', tmp_path / 'w', '--quiet')
     assert done.returncode == 2, done.stderr
     assert 'does not take the traced size' in done.stderr
-    assert '--shape 64 64' in done.stderr
+    assert 'It takes sides of at least 64: --shape 64 64' in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     done = run('export', project / 'segformer.py', project / 'segformer.pth', '--image', __file__, '--work-dir', tmp_path / 'w', '--quiet')
     assert done.returncode == 2, done.stderr
