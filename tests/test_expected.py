@@ -29,14 +29,14 @@ def _noises(memory: Memory) -> list[str]:
     return sorted({key[3] for key in memory.seen if key[3].startswith('noise')})
 
 
-def test_a_model_that_noise_does_not_move_is_given_one() -> None:
+def test_expect_tries_one_noise_on_a_stable_model() -> None:
     adapter, memory = simple(), Memory()
     samples = expect(adapter, IMAGES, 1e-4, 3, memory)
     assert [sample.floors for sample in samples] == [{'logits': 0.0}] * 2
     assert _noises(memory) == ['noise 0']
 
 
-def test_one_image_that_noise_moves_brings_all_noises_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expect_tries_all_noises_if_one_image_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter, memory = simple(), Memory()
     calm: Callable[[Tensor], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = adapter.watch
 
@@ -55,7 +55,7 @@ def test_one_image_that_noise_moves_brings_all_noises_for_all(monkeypatch: pytes
     assert len(memory.seen) == 8
 
 
-def test_a_small_picture_on_which_eager_jumps_is_replaced_by_one_on_which_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expect_replaces_a_small_image_with_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = simple()
     image = torch.rand(1, 3, 64, 64)
     calm = adapter.watch
@@ -73,7 +73,7 @@ def test_a_small_picture_on_which_eager_jumps_is_replaced_by_one_on_which_it_doe
     assert torch.equal(given.image, image)
 
 
-def test_a_synthetic_picture_is_moved_off_the_models_close_calls_and_a_photograph_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expect_moves_synthetic_images_off_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = simple()
     image = torch.rand(1, 3, 64, 64)
     calm = adapter.watch
@@ -92,8 +92,8 @@ def test_a_synthetic_picture_is_moved_off_the_models_close_calls_and_a_photograp
 
 
 @pytest.mark.parametrize('jumps', [True, False])
-def test_a_second_look_excuses_what_eager_does_itself_and_nothing_else(jumps: bool, tmp_path: Path,
-                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_look_excuses_only_jumps_of_eager(jumps: bool, tmp_path: Path,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     """A jump of a few rows that the first noise did not show: more noises are tried, and the file judged again."""
     report = Exporter(tiny('segformer_b0', outputs='raw'), model=seeded('segformer_b0'), work_dir=tmp_path, samples=False).run()
     adapter, memory = build_adapter(seeded('segformer_b0'), outputs='raw'), Memory()
@@ -126,7 +126,7 @@ def test_a_second_look_excuses_what_eager_does_itself_and_nothing_else(jumps: bo
     assert checks[0].found is not None and checks[0].found['vacuous'] == {}
 
 
-def test_a_sample_holds_what_eager_answered_and_how_sure_it_was() -> None:
+def test_expect_keeps_outputs_and_evidence() -> None:
     raw, final = expect(simple(), {'a': IMAGE}, 1e-4, 0, Memory())[0], expect(simple('final'), {'a': IMAGE}, 1e-4, 0, Memory())[0]
     logits = torch.einsum('kc,nchw->nkhw', Plain().weight, IMAGE)
     assert (raw.name, list(raw.expected), list(raw.evidence)) == ('a', ['logits'], ['seen'])
@@ -138,7 +138,7 @@ def test_a_sample_holds_what_eager_answered_and_how_sure_it_was() -> None:
     assert not raw.expected['logits'].requires_grad
 
 
-def test_a_model_that_writes_into_its_input_does_not_change_the_sample() -> None:
+def test_expect_protects_the_sample_image() -> None:
     adapter = simple()
     adapter.change = lambda image, logits: logits + 0 * image.mul_(0).sum()
     sample, = expect(adapter, {'photograph': IMAGE.clone()}, 1e-4, 2, Memory())
@@ -156,7 +156,7 @@ def noisy(adapter: Any, off: float, part: slice = slice(None)) -> None:
     adapter.calm, adapter.change = [IMAGE], change
 
 
-def test_a_floor_is_the_largest_share_that_any_noise_moves() -> None:
+def test_floor_is_the_largest_share_over_noises() -> None:
     adapter = simple()
     noisy(adapter, 1e-2, slice(0, 2))
     samples = expect(adapter, {'photograph': IMAGE, 'wide': torch.rand(1, 3, 8, 12)}, 1e-4, 3, Memory(), as_given=('photograph', 'wide'))
@@ -166,14 +166,14 @@ def test_a_floor_is_the_largest_share_that_any_noise_moves() -> None:
     assert len(adapter.runs) == 3 + 6
 
 
-def test_without_noises_there_are_no_floors() -> None:
+def test_expect_without_noises_has_no_floors() -> None:
     adapter = simple()
     noisy(adapter, 1e-2)
     sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 0, Memory())
     assert (sample.floors, len(adapter.runs)) == ({}, 2)
 
 
-def test_large_pictures_are_run_once() -> None:
+def test_expect_runs_large_images_once() -> None:
     adapter = simple()
     noisy(adapter, 1e-2)
     large = torch.rand(1, 3, 9, 9)
@@ -183,14 +183,14 @@ def test_large_pictures_are_run_once() -> None:
     assert len(adapter.runs) == 2 + 3 + 1
 
 
-def test_floors_of_decisions_are_beside_those_of_the_logits_they_came_from() -> None:
+def test_floors_cover_final_and_raw_outputs() -> None:
     adapter = simple('final')
     noisy(adapter, 1e-2, slice(0, 2))
     sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, Memory())
     assert sample.floors == {'labels': 0.0, 'logits': 0.25}
 
 
-def test_a_small_picture_that_stays_at_a_jump_is_as_it_was() -> None:
+def test_expect_keeps_an_image_that_always_jumps() -> None:
     adapter = simple()
     adapter.change = lambda image, logits: logits + float(image.double().sum() * 1e7 % 100)
     memory = Memory()
@@ -203,7 +203,7 @@ def test_a_small_picture_that_stays_at_a_jump_is_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(('side', 'moved'), [(8, True), (330, False)])
-def test_only_small_pictures_are_moved_off_a_jump(side: int, moved: bool) -> None:
+def test_expect_replaces_small_images_only(side: int, moved: bool) -> None:
     adapter, image = simple(), torch.rand(1, 3, side, side)
 
     def change(asked: Tensor, logits: Tensor) -> Tensor:
@@ -216,7 +216,7 @@ def test_only_small_pictures_are_moved_off_a_jump(side: int, moved: bool) -> Non
     assert (sample.floors['logits'] == 0) is moved
 
 
-def test_the_patched_model_answers_beside_the_expected_outputs() -> None:
+def test_with_patched_adds_patched_outputs() -> None:
     adapter, memory = simple('final'), Memory()
     samples = expect(adapter, {'a': IMAGE, 'b': IMAGE + 1}, 1e-4, 0, memory)
     adapter.change = lambda image, logits: -logits
@@ -229,7 +229,7 @@ def test_the_patched_model_answers_beside_the_expected_outputs() -> None:
     assert {key[3] for key in memory.seen} == {'eager', 'patched'}
 
 
-def test_the_time_of_eager_is_that_of_the_model_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_typical_seconds_times_the_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
     def adapter(image: Tensor) -> None:
@@ -251,7 +251,7 @@ def failing(name: str, stage: str = EAGER, problem: str | None = None, **figures
     ([failing('a'), failing('b'), failing('c')], None), ([failing('a', beyond=0.28)], None), ([failing('a', beyond=0.27)], ['a']),
     ([failing('a', median=2e-4)], None), ([failing('a', max_rel=1e-2)], None), ([failing('a', problem='NaN')], None),
     ([failing('a', stage='artifact vs patched')], None), ([failing('a', max_rel=1e-5, beyond=0.0)], None)])
-def test_a_second_look_is_taken_at_what_may_be_a_jump(rows: list[dict[str, Any]], looked: list[str] | None) -> None:
+def test_second_look_selects_possible_jumps(rows: list[dict[str, Any]], looked: list[str] | None) -> None:
     adapter, memory = simple(), Memory()
     samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('abc')}, 1e-4, 1, memory)
     before = len(adapter.runs)
@@ -266,14 +266,14 @@ def test_a_second_look_is_taken_at_what_may_be_a_jump(rows: list[dict[str, Any]]
         assert [one is other for one, other in zip(found, samples, strict=True)] == [name not in looked for name in 'abc']
 
 
-def test_one_sample_alone_is_looked_at_again() -> None:
+def test_second_look_of_a_single_sample() -> None:
     adapter, memory = simple(), Memory()
     samples = expect(adapter, {'a': IMAGE}, 1e-4, 1, memory)
     check = Verification('onnx', dict(stale=None, rows=[failing('a')], vacuous={}))
     assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True)) is not None
 
 
-def test_a_floor_that_is_larger_than_a_quarter_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_look_uses_a_larger_model_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that jumps on another sample excuses as many here."""
     adapter, memory = simple(), Memory()
     samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('ab')}, 1e-4, 1, memory)

@@ -9,7 +9,7 @@ from mmexport.memory import Memory
 from tests.simple import IMAGE, Plain, simple
 
 
-def test_a_network_is_run_once_for_one_input_and_again_for_anything_else() -> None:
+def test_memory_runs_each_input_once() -> None:
     adapter, memory = simple(), Memory()
     first = memory.watch(adapter, 'traced', 'eager', IMAGE)
     # The first of all is run twice: with its branches recorded, and without.
@@ -23,7 +23,7 @@ def test_a_network_is_run_once_for_one_input_and_again_for_anything_else() -> No
         assert len(adapter.runs) == before + 1, (name, when)
 
 
-def test_patches_are_part_of_what_is_remembered_of_the_patched_model_alone() -> None:
+def test_memory_key_has_patches_for_patched_runs_only() -> None:
     adapter, memory = simple(), Memory()
     for when, more in (('patched', 1), ('eager', 0)):
         memory.patches = ''
@@ -34,7 +34,7 @@ def test_patches_are_part_of_what_is_remembered_of_the_patched_model_alone() -> 
         assert len(adapter.runs) == before + more, when
 
 
-def test_changed_weights_are_another_model_and_the_same_weights_are_not() -> None:
+def test_memory_key_follows_the_weights() -> None:
     model, memory = Plain(), Memory()
     before = memory.watch(simple(model=model), 'traced', 'eager', IMAGE)
     assert memory.watch(simple('final', model=model), 'traced', 'eager', IMAGE)[0][0].equal(before[0][0])
@@ -51,7 +51,7 @@ def test_changed_weights_are_another_model_and_the_same_weights_are_not() -> Non
     assert len(memory.seen) == 2
 
 
-def test_the_key_of_a_model_holds_names_dtypes_and_shapes() -> None:
+def test_memory_digest_has_names_dtypes_and_shapes() -> None:
     def key(model: nn.Module) -> str:
         memory = Memory()
         memory.bind(model)
@@ -71,7 +71,7 @@ def test_the_key_of_a_model_holds_names_dtypes_and_shapes() -> None:
     assert key(with_weight(weight.view(2, 3).T.contiguous().T)) == keys[2]
 
 
-def test_another_model_begins_with_an_empty_memory() -> None:
+def test_memory_is_cleared_for_another_model() -> None:
     memory, one, other = Memory(), simple(), simple(model=Plain(1))
     memory.watch(one, 'traced', 'eager', IMAGE)
     memory.audits['any',] = None  # type: ignore[assignment]
@@ -81,7 +81,7 @@ def test_another_model_begins_with_an_empty_memory() -> None:
     assert len(memory.seen) == len(memory.runs) == len(memory.undecided) == len(memory.branches) == 1
 
 
-def test_branches_are_of_the_last_run_of_each_sample() -> None:
+def test_memory_keeps_branches_of_the_last_run() -> None:
     adapter, memory = simple(), Memory()
     adapter.change = lambda image, logits: logits * (2 if image.shape[2] > 8 else 1)
     memory.watch(adapter, 'traced', 'eager', IMAGE)
@@ -96,7 +96,7 @@ def test_branches_are_of_the_last_run_of_each_sample() -> None:
     assert memory.branches['traced'] is first
 
 
-def test_where_recording_raises_the_plain_model_is_run_and_the_report_says_so() -> None:
+def test_memory_falls_back_if_recording_raises() -> None:
     adapter, memory = simple(), Memory()
 
     def raising_once(image: Tensor, logits: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ def test_where_recording_raises_the_plain_model_is_run_and_the_report_says_so() 
     assert memory.branches['tall'].seen == {}
 
 
-def test_a_model_that_answers_otherwise_while_it_is_recorded_is_run_without() -> None:
+def test_memory_falls_back_if_recording_changes_output() -> None:
     adapter, memory = simple(), Memory()
     adapter.change = lambda image, logits: logits + (1 if len(adapter.runs) == 1 else 0)
     found, _ = memory.watch(adapter, 'traced', 'eager', IMAGE)
@@ -123,14 +123,14 @@ def test_a_model_that_answers_otherwise_while_it_is_recorded_is_run_without() ->
     assert memory.branches['traced'].seen == {}
 
 
-def test_a_model_that_raises_does_so() -> None:
+def test_memory_lets_model_errors_through() -> None:
     adapter = simple()
     adapter.change = lambda image, logits: logits.view(7)
     with pytest.raises(RuntimeError, match='invalid for input'):
         Memory().watch(adapter, 'traced', 'eager', IMAGE)
 
 
-def test_close_calls_are_counted_in_eager_and_remembered() -> None:
+def test_memory_counts_close_comparisons_once() -> None:
     adapter, memory = simple(), Memory()
     adapter.change = lambda image, logits: logits * (torch.tensor([0.5, 0.500001, 0.7]) < 0.5).sum()
     assert memory.close_calls(adapter, 'traced', IMAGE) == 2
@@ -139,7 +139,7 @@ def test_close_calls_are_counted_in_eager_and_remembered() -> None:
     assert len(adapter.runs) == count
 
 
-def test_a_model_that_draws_answers_the_same_every_time() -> None:
+def test_memory_fixes_random_numbers() -> None:
     adapter = simple()
     adapter.change = lambda image, logits: logits + torch.rand(())
     one, other = (Memory().watch(adapter, 'traced', when, IMAGE)[0][0] for when in ('eager', 'noise 0'))

@@ -70,7 +70,7 @@ def judged(made: Artifact, given: Sequence[Sample], tmp_path: Path, process: Any
     return verify(made, given, 1e-4, CPU, tmp_path / 'scratch' / 'deep', process, **more)
 
 
-def test_a_file_is_asked_about_with_all_samples_and_nothing_is_left(tmp_path: Path) -> None:
+def test_verify_writes_all_samples_and_cleans_up(tmp_path: Path) -> None:
     made, process = artifact(tmp_path / 'a', Doubling()), InProcess()
     check = judged(made, samples(), tmp_path, process, raw=None)
     assert (check.passed, check.reason, check.failed_samples, check.died) == (True, None, set(), False)
@@ -83,7 +83,7 @@ def test_a_file_is_asked_about_with_all_samples_and_nothing_is_left(tmp_path: Pa
     assert list(scratch.iterdir()) == []
 
 
-def test_floors_are_those_of_all_samples(tmp_path: Path) -> None:
+def test_verify_uses_floors_of_all_samples(tmp_path: Path) -> None:
     given = samples()
     given[1] = replace(given[1], floors={'logits': 0.25})
     check = judged(artifact(tmp_path / 'a', Doubling()), given, tmp_path, InProcess())
@@ -91,7 +91,7 @@ def test_floors_are_those_of_all_samples(tmp_path: Path) -> None:
     assert {row.tolerance for row in check.rows} == {1e-4}
 
 
-def test_the_graph_before_its_cut_is_named(tmp_path: Path) -> None:
+def test_verify_passes_the_raw_folder(tmp_path: Path) -> None:
     made, process = artifact(tmp_path / 'a', Doubling()), InProcess(answers=(2, 'no'))
     judged(made, samples(), tmp_path, process, raw=tmp_path / 'raw')
     assert process.asked[0][-2:] == ['--raw', str(tmp_path / 'raw')]
@@ -101,7 +101,7 @@ def test_the_graph_before_its_cut_is_named(tmp_path: Path) -> None:
     (-11, 'first\nthe last line\n', 'the process that checks model.pt died with code -11: the last line', True),
     (2, '', 'the process that checks model.pt ended with code 2: (no message)', False),
     (0, 'x' * 400, f"the process that checks model.pt ended with code 0: {'x' * 300}", False)])
-def test_a_process_without_an_answer_is_a_verdict(code: int, said: str, problem: str, died: bool, tmp_path: Path) -> None:
+def test_verify_without_result_file_fails(code: int, said: str, problem: str, died: bool, tmp_path: Path) -> None:
     check = judged(artifact(tmp_path / 'a', Doubling()), samples(), tmp_path, InProcess(answers=(code, said)))
     row, = check.rows
     assert (row.sample, row.output, row.stage, row.kind, row.tolerance, row.problem) == ('(all)', '(all)', EAGER, 'count', 1e-4, problem)
@@ -111,7 +111,7 @@ def test_a_process_without_an_answer_is_a_verdict(code: int, said: str, problem:
 
 
 @pytest.mark.parametrize('given', [None, InProcess(backend='onnx'), InProcess(unasked=False)])
-def test_a_process_that_does_not_fit_is_not_asked(given: InProcess | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_starts_a_process_if_none_fits(given: InProcess | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started, process = [], InProcess()
 
     @contextmanager
@@ -126,7 +126,7 @@ def test_a_process_that_does_not_fit_is_not_asked(given: InProcess | None, tmp_p
     assert not given or not given.asked
 
 
-def test_a_second_time_only_what_failed_is_run_beside_the_traced_sample(tmp_path: Path) -> None:
+def test_second_verify_reruns_failed_samples_only(tmp_path: Path) -> None:
     made, given = artifact(tmp_path / 'a', Unsteady()), samples()
     first = judged(made, given, tmp_path, InProcess())
     assert (first.passed, first.failed_samples) == (False, {'wide'})
@@ -140,7 +140,7 @@ def test_a_second_time_only_what_failed_is_run_beside_the_traced_sample(tmp_path
     assert second.found is not None and second.found['vacuous'] == {} and second.found['little_change'] == {}
 
 
-def test_a_row_of_the_last_run_belongs_to_its_sample(tmp_path: Path) -> None:
+def test_second_verify_maps_repeated_rows_to_samples(tmp_path: Path) -> None:
     rows = [Comparison(name, 'logits', stage, 'pixels', 1e-4, problem=problem).as_dict() for name, stage, problem in (
         ('traced again', EAGER, 'no'), ('wide', 'artifact vs patched', 'no'), ('tall', EAGER, None))]
     check = Verification('onnx', dict(stale=None, rows=rows, vacuous={}))
@@ -152,7 +152,7 @@ def test_a_row_of_the_last_run_belongs_to_its_sample(tmp_path: Path) -> None:
     assert [row.sample for row in second.rows] == ['traced', 'wide', 'tall']
 
 
-def test_a_file_that_was_replaced_between_two_looks_is_stale(tmp_path: Path) -> None:
+def test_second_verify_of_replaced_file_is_stale(tmp_path: Path) -> None:
     made, given = artifact(tmp_path / 'a', Unsteady()), samples()
     first = judged(made, given, tmp_path, InProcess())
     made.file.write_bytes(b'other')
@@ -161,19 +161,19 @@ def test_a_file_that_was_replaced_between_two_looks_is_stale(tmp_path: Path) -> 
     assert 'is not the file of this manifest' in str(second.reason)
 
 
-def test_what_was_not_run_has_no_verdict() -> None:
+def test_verification_without_result() -> None:
     check = Verification('onnx', None)
     assert (check.passed, check.reason, check.rows, check.failed_samples, check.seconds, check.over_eager, check.died) == (
         None, None, [], set(), None, None, False)
 
 
-def test_a_time_is_over_that_of_eager() -> None:
+def test_verification_time_relative_to_eager() -> None:
     assert Verification('onnx', dict(p50_s=1.0), eager_s=4.0).over_eager == 0.25
     assert Verification('onnx', dict(p50_s=1.0)).over_eager is None
     assert Verification('onnx', dict(), eager_s=4.0).over_eager is None
 
 
-def test_the_patched_model_is_compared_by_the_same_rules() -> None:
+def test_patched_rows_use_floors_and_evidence() -> None:
     adapter: Any = SimpleNamespace(specs=[SimpleNamespace(as_dict=lambda: SPECS[0])])
     given = [replace(sample, patched={'logits': sample.expected['logits'] + off}, floors={'logits': floor})
              for sample, off, floor in zip(samples(), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 0.5, 0.0), strict=True)]
@@ -188,7 +188,7 @@ def test_the_patched_model_is_compared_by_the_same_rules() -> None:
     assert patched_rows(adapter, [one], 1e-4)[0].passed
 
 
-def test_samples_are_kept_without_what_only_the_export_needs(tmp_path: Path) -> None:
+def test_keep_samples_drops_patched_and_raw(tmp_path: Path) -> None:
     made = artifact(tmp_path / 'a', Doubling())
     given = [replace(sample, patched=sample.expected, raw=sample.expected, raw_evidence=sample.expected,
                      evidence={'exempt': torch.zeros(1, 8, sample.image.shape[3])}, floors={'logits': 0.125}) for sample in samples()]
@@ -202,7 +202,7 @@ def test_samples_are_kept_without_what_only_the_export_needs(tmp_path: Path) -> 
 @pytest.mark.parametrize(('room', 'kept'), [
     (10 ** 6, ['traced', 'same shape', 'wide', 'tall']), (2 * 1536 + 1536, ['traced', 'same shape', 'tall']),
     (2 * 1536, ['traced', 'same shape']), (2 * 1536 - 1, ['tall']), (1536 + 2304 - 1, ['traced', 'same shape']), (1535, [])])
-def test_the_pair_is_kept_first_and_then_the_smallest(room: int, kept: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keep_samples_keeps_pair_then_smallest(room: int, kept: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 8x8 a sample has 1536 bytes, and of 8x12 2304."""
     made = artifact(tmp_path / 'a', Doubling())
     monkeypatch.setattr('mmexport.verify.MAX_SAMPLE_BYTES', room)

@@ -26,7 +26,7 @@ class Talkative(nn.Module):
         return image * self.scale
 
 
-def test_a_warning_about_a_line_of_the_user_is_kept_with_the_program(capfd: pytest.CaptureFixture[str]) -> None:
+def test_exported_program_keeps_user_warnings(capfd: pytest.CaptureFixture[str]) -> None:
     model = Talkative().eval()
     with warnings.catch_warnings():
         warnings.simplefilter('error')

@@ -24,17 +24,17 @@ SPEC: dict[str, Any] = dict(axes=['batch', 'channel', 'height', 'width'], traced
     ((1, 3, 100, 128), 'height and width must be multiples of 32'), ((1, 3, 96, 100), 'height and width must be multiples of 32'),
     ((1, 3, 160, 128), 'the model does not take this size: Ne(height, 160) does not hold'),
     ((1, 3, 64, 160), 'the model does not take this size: width <= 2*height does not hold')])
-def test_an_input_that_was_not_declared_is_refused_in_words(shape: tuple[int, ...], words: str | None) -> None:
+def test_undeclared_input_is_refused_with_reason(shape: tuple[int, ...], words: str | None) -> None:
     assert why_refused(SPEC, torch.zeros(shape)) == words
 
 
-def test_a_manifest_without_rules_refuses_nothing() -> None:
+def test_manifest_without_rules_accepts_any_input() -> None:
     assert why_refused({}, torch.zeros(2)) is None
     assert why_refused(dict(axes=['batch', 'height']), torch.zeros(1, 1)) is None
     assert why_refused(dict(axes=['batch', 'channel', 'height', 'width']), torch.zeros(0, 3, 1, 7)) is None
 
 
-def test_an_axis_that_is_not_dynamic_has_the_traced_size() -> None:
+def test_static_axis_requires_traced_size() -> None:
     spec = dict(axes=['batch', 'height'], traced=[1, 7])
     assert why_refused(spec, torch.zeros(1, 7)) is None
     assert why_refused(spec, torch.zeros(2, 7)) == 'batch is 2, and this file takes 1 only'
@@ -42,5 +42,5 @@ def test_an_axis_that_is_not_dynamic_has_the_traced_size() -> None:
     assert why_refused(dict(axes=['batch', 'height'], traced=[1]), torch.zeros(1, 7)) is None
 
 
-def test_only_height_and_width_are_multiples() -> None:
+def test_multiple_of_applies_to_height_and_width_only() -> None:
     assert why_refused(dict(axes=['batch', 'channel'], multiple_of=32, minimum=64), torch.zeros(1, 3)) is None

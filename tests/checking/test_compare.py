@@ -13,7 +13,7 @@ from tests.checking.made import INSTANCE, LOGITS, instances, judge
 
 
 @pytest.mark.parametrize('value', [float('nan'), float('inf')])
-def test_nan_never_passes_even_where_expected(value: float) -> None:
+def test_nan_fails_even_if_eager_has_nan(value: float) -> None:
     expected = torch.randn(1, 2, 4, 4)
     broken = expected.clone()
     broken[0, 0, 0, 0] = value
@@ -32,7 +32,7 @@ def rows_of(*actual: Any, expected: dict[str, torch.Tensor] | None = None, **giv
     return compare(SPECS, expected, actual, {}, sample='wide', stage='artifact vs eager', **given)
 
 
-def test_each_output_gets_a_row_with_its_floors_and_the_precision() -> None:
+def test_compare_returns_one_row_per_output() -> None:
     rows = rows_of(LOGIT, LABEL, floors={'logits': 0.1, lost_of('labels'): 0.2}, tolerance=1e-3, precision='float16')
     assert [(row.sample, row.output, row.stage, row.kind, row.tolerance, row.floor, row.lost_floor, row.precision) for row in rows] == [
         ('wide', 'logits', 'artifact vs eager', 'pixels', 1e-3, 0.1, 0.0, 'float16'),
@@ -40,7 +40,7 @@ def test_each_output_gets_a_row_with_its_floors_and_the_precision() -> None:
     assert all(row.passed for row in rows)
 
 
-def test_without_floors_and_precision_the_strict_rule_holds() -> None:
+def test_compare_defaults_to_float32_without_floors() -> None:
     assert [(row.tolerance, row.floor, row.lost_floor, row.precision) for row in rows_of(LOGIT, LABEL)] == [(1e-4, 0.0, 0.0, FULL)] * 2
 
 
@@ -52,24 +52,24 @@ def test_without_floors_and_precision_the_strict_rule_holds() -> None:
     ((LOGIT.double(), LABEL), 'dtype torch.float64 instead of torch.float32: are two outputs in the wrong order?'),
     ((LABEL, LOGIT), 'shape (1, 4, 5) instead of (1, 2, 4, 5): a size may be baked into the graph'),
     ((LOGIT / 0, LABEL), 'NaN or inf in the actual values')])
-def test_what_cannot_be_compared_is_a_problem_in_words(actual: tuple[Any, ...], problem: str) -> None:
+def test_count_type_shape_and_dtype_errors_are_named(actual: tuple[Any, ...], problem: str) -> None:
     row = rows_of(*actual)[0]
     assert (row.problem, row.passed) == (problem, False)
     assert row.kind == ('count' if len(actual) != 2 else 'labels' if isinstance(actual[1], list) else 'pixels')
 
 
-def test_outputs_are_known_by_their_names() -> None:
+def test_output_names_must_match() -> None:
     row, = rows_of(LOGIT, LABEL, expected=dict(logits=LOGIT, classes=LABEL))
     assert row.problem == "outputs are named ['logits', 'labels'], expected ['classes', 'logits']"
     assert (row.output, row.kind) == ('(all)', 'count')
 
 
-def test_nan_in_what_eager_answered_is_said_of_eager() -> None:
+def test_nan_in_expected_values_is_named() -> None:
     row, = rows_of(LOGIT, LABEL, expected=dict(logits=LOGIT / 0, labels=LABEL))
     assert row.problem == 'NaN or inf in the expected values'
 
 
-def test_in_fewer_bits_decisions_are_compared_where_eager_is_clear() -> None:
+def test_reduced_precision_compares_clear_decisions() -> None:
     """Twice the median that the precision may be off, of the scale: 0.01 in float16, 0.08 in bfloat16."""
     expected = torch.zeros(1, 2, 1, 4)
     expected[0, 0] = torch.tensor([1.0, 0.03, 0.009, 0.005])
@@ -79,7 +79,7 @@ def test_in_fewer_bits_decisions_are_compared_where_eager_is_clear() -> None:
     assert 'clear_share' not in judge(LOGITS, expected, expected).metrics
 
 
-def test_rows_of_instances_stand_behind_the_other_outputs() -> None:
+def test_instances_are_compared_as_one_group() -> None:
     found = instances()
     specs = [*INSTANCE, dict(name='map', kind='labels')]
     rows = compare(specs, {**found, 'map': LABEL}, [*found.values(), LABEL + 1], {}, sample='s', stage='t')

@@ -11,7 +11,7 @@ from mmexport.checking.comparison import Comparison
 from tests.checking.made import LABELS, LOGITS, judge, judge_rows
 
 
-def test_a_continuous_model_must_hold_the_plain_maximum() -> None:
+def test_zero_floor_limits_the_maximum_error() -> None:
     expected = torch.randn(1, 4, 8, 8)
     assert judge(LOGITS, expected, expected + 0.9e-4 * expected.abs().max()).passed
     one_pixel = expected.clone()
@@ -19,7 +19,7 @@ def test_a_continuous_model_must_hold_the_plain_maximum() -> None:
     assert not judge(LOGITS, expected, one_pixel).passed
 
 
-def test_above_a_floor_few_jumps_pass_and_large_ones_never() -> None:
+def test_positive_floor_allows_few_small_jumps() -> None:
     expected = torch.randn(1, 4, 10, 10)
     scale = float(expected.abs().max())
     jumps = expected.clone()
@@ -33,7 +33,7 @@ def test_above_a_floor_few_jumps_pass_and_large_ones_never() -> None:
     assert 'median' in str(judge(LOGITS, expected, everywhere, floors={'logits': 1.0}).reason)
 
 
-def test_decisions_get_no_slack_beyond_the_noise() -> None:
+def test_decisions_get_no_slack_above_the_floor() -> None:
     expected = torch.randint(0, 5, (1, 10, 10), dtype=torch.int32)
     actual = expected.clone()
     actual[0, 0, :2] += 1
@@ -41,14 +41,14 @@ def test_decisions_get_no_slack_beyond_the_noise() -> None:
     assert judge(LABELS, expected, actual, floors={'labels': 0.02}).passed
 
 
-def test_a_lost_instance_is_not_excused_by_what_noise_does_to_others() -> None:
+def test_lost_instances_have_their_own_floor() -> None:
     name = judge_rows('nothing').output
     assert judge_rows('score', floors={name: 0.5}).passed
     assert 'lost or new' in str(judge_rows('row', floors={name: 0.5}).reason)
     assert judge_rows('row', floors={name: 0.5, lost_of(name): 0.34}).passed
 
 
-def test_a_row_survives_json() -> None:
+def test_comparison_json_round_trip() -> None:
     row = judge(LOGITS, torch.randn(1, 2, 3, 3), torch.randn(1, 2, 3, 3))
     assert Comparison.from_dict(row.as_dict()) == row
 
@@ -65,7 +65,7 @@ def labels(**given: Any) -> Comparison:
 
 
 @pytest.mark.parametrize('kind', ['queries', 'pixels', 'map', 'labels', 'panoptic', 'instance', 'count'])
-def test_logits_are_continuous_and_decisions_are_not(kind: str) -> None:
+def test_continuous_kinds(kind: str) -> None:
     assert pixels(kind=kind).continuous == (kind in ('queries', 'pixels', 'map'))
 
 
@@ -96,13 +96,13 @@ def test_logits_are_continuous_and_decisions_are_not(kind: str) -> None:
     (pixels(precision='float16', median=5e-3, cosine=0.99), 'float16: median <= 0.005, 99% of clear decisions or instances stay', None),
     (pixels(precision='float16', median=6e-3), 'float16: median <= 0.005, 99% of clear decisions or instances stay',
      'median error 6.0e-03 of scale, 0.005 may be in float16')])
-def test_the_rule_and_the_reason_are_told_in_figures(row: Comparison, rule: str, reason: str | None) -> None:
+def test_rule_and_reason_texts(row: Comparison, rule: str, reason: str | None) -> None:
     assert (row.rule, row.reason, row.passed) == (rule, reason, reason is None)
     content = row.as_dict()
     assert (content['rule'], content['reason'], content['passed']) == (rule, reason, reason is None)
 
 
-def test_a_nan_among_the_figures_fails() -> None:
+def test_nan_metric_fails() -> None:
     for figures in (dict(max_rel=float('nan')), dict(beyond=float('nan'), floor=0.1), dict(median=float('nan'), floor=0.1)):
         assert not pixels(**figures).passed
     assert not labels(beyond=float('nan')).passed

@@ -73,13 +73,13 @@ Max()(1)
 
 
 @pytest.mark.parametrize('text', HOLD)
-def test_a_condition_that_holds_refuses_nothing(text: str) -> None:
+def test_true_condition_is_accepted(text: str) -> None:
     assert refused([text], SIZES) is None
     assert refused([f'Not({text})'], SIZES) == f'Not({text})'
     check_known([text], SIZES)
 
 
-def test_the_first_condition_that_does_not_hold_is_named() -> None:
+def test_first_false_condition_is_returned() -> None:
     conditions = ['height < 200', 'width < 200', 'width < 100']
     assert refused(conditions, SIZES) == 'width < 200'
     assert refused(conditions[:1], SIZES) is None
@@ -89,12 +89,12 @@ def test_the_first_condition_that_does_not_hold_is_named() -> None:
 
 
 @pytest.mark.parametrize('text', REFUSED)
-def test_what_is_no_arithmetic_on_sizes_is_an_error(text: str) -> None:
+def test_non_arithmetic_condition_raises(text: str) -> None:
     for function in (refused, check_known):
         with pytest.raises(ValueError, match='is no arithmetic on sizes: this manifest cannot be followed'):
             function(['height > 1', text], SIZES)
 
 
-def test_every_condition_is_looked_at_also_behind_one_that_does_not_hold() -> None:
+def test_check_known_evaluates_all_conditions() -> None:
     with pytest.raises(ValueError, match='^other is no arithmetic'):
         check_known(['height > 999', 'other > 3'], SIZES)

@@ -10,7 +10,7 @@ from mmexport.checking.continuous import compare_continuous, competing_scale
 from tests.checking.made import LABELS, LOGITS, judge, vacuous_of
 
 
-def test_points_at_the_edge_are_exempt_and_no_others() -> None:
+def test_only_exempt_pixels_may_differ() -> None:
     expected = torch.randn(1, 2, 6, 6)
     jump = expected.clone()
     jump[0, :, 2, 3] += 1
@@ -21,7 +21,7 @@ def test_points_at_the_edge_are_exempt_and_no_others() -> None:
     assert not judge(LOGITS, expected, jump, evidence={'exempt': exempt}).passed
 
 
-def test_a_masked_border_does_not_set_the_scale() -> None:
+def test_scale_ignores_masked_border_pixels() -> None:
     """Of its pixels every class is masked, so that none is far behind the best of its pixel."""
     expected = torch.randn(1, 4, 16, 16)
     expected[:, :, :2] = -1e4
@@ -31,7 +31,7 @@ def test_a_masked_border_does_not_set_the_scale() -> None:
     assert 'off by' in str(judge(LOGITS, expected, wrong).reason)
 
 
-def test_a_masked_class_does_not_set_the_scale() -> None:
+def test_scale_ignores_masked_class() -> None:
     expected = torch.randn(1, 4, 6, 6)
     for mask in (-1e9, -100.0):
         masked = expected.clone()
@@ -45,7 +45,7 @@ def test_a_masked_class_does_not_set_the_scale() -> None:
         assert vacuous_of(LOGITS, masked, other) == {}
 
 
-def test_too_much_exempt_is_no_comparison() -> None:
+def test_too_many_exempt_pixels_fail() -> None:
     expected = torch.randn(1, 2, 6, 6)
     row = judge(LOGITS, expected, expected * 0, evidence={'exempt': torch.ones(1, 6, 6, dtype=torch.bool)})
     assert 'too few are left' in str(row.reason)
@@ -58,7 +58,7 @@ def found(kind: str, wanted: torch.Tensor, got: torch.Tensor, tolerance: float =
     return compare_continuous(kind, 'out', {'out': wanted}, {'out': got}, evidence, tolerance, clear)
 
 
-def test_errors_are_counted_in_pixels_and_over_the_scale() -> None:
+def test_pixel_errors_are_relative_to_scale() -> None:
     wanted = torch.zeros(2, 2, 2, 5)
     wanted[:, 0], wanted[:, 1] = 4.0, -2.0
     got = wanted.clone()
@@ -75,20 +75,20 @@ def test_errors_are_counted_in_pixels_and_over_the_scale() -> None:
     assert result['metrics'] == {'pixel_agreement': 1.0}
 
 
-def test_the_median_is_that_of_the_worst_picture() -> None:
+def test_median_is_taken_of_the_worst_image() -> None:
     wanted = torch.ones(2, 1, 4, 4)
     got = wanted.clone()
     got[1] += 0.5
     assert found('pixels', wanted, got)['median'] == pytest.approx(0.5)
 
 
-def test_an_error_at_the_tolerance_is_not_beyond_it() -> None:
+def test_error_equal_to_tolerance_is_within() -> None:
     wanted = torch.ones(1, 4, 4)
     assert found('map', wanted, wanted + 0.25, tolerance=0.25)['beyond'] == 0
     assert found('map', wanted, wanted + 0.25, tolerance=0.2499)['beyond'] == 1
 
 
-def test_a_map_has_the_scale_of_its_largest_value() -> None:
+def test_map_scale_is_its_largest_absolute_value() -> None:
     wanted = torch.tensor([[[1.0, -8.0], [2.0, 4.0]]])
     got = wanted + torch.tensor([[[0.0, 0.0], [0.8, 0.0]]])
     result = found('map', wanted, got)
@@ -96,7 +96,7 @@ def test_a_map_has_the_scale_of_its_largest_value() -> None:
     assert result['metrics'] == {}
 
 
-def test_queries_are_counted_whole() -> None:
+def test_queries_are_units_of_comparison() -> None:
     wanted = torch.zeros(1, 4, 3)
     wanted[..., 0], wanted[..., 1] = 5.0, 1.0
     got = wanted.clone()
@@ -106,7 +106,7 @@ def test_queries_are_counted_whole() -> None:
     assert result['metrics'] == {'class_agreement': 0.75, 'clear_share': 1.0, 'clear_agreement': 0.75}
 
 
-def test_masks_of_queries_are_told_by_their_overlap() -> None:
+def test_query_masks_report_iou() -> None:
     wanted = torch.full((1, 4, 2, 4), -1.0)
     wanted[0, 0] = 1.0
     wanted[0, 1, 0] = 1.0
@@ -119,7 +119,7 @@ def test_masks_of_queries_are_told_by_their_overlap() -> None:
     assert result['beyond'] == 0.5
 
 
-def test_an_element_beyond_what_competes_is_judged_by_its_own_size() -> None:
+def test_masked_element_is_scaled_by_its_own_value() -> None:
     wanted = torch.tensor([2.0, 1.0, -1e9]).view(1, 3, 1, 1).expand(1, 3, 4, 4).clone()
     got = wanted.clone()
     got[0, 2] *= 1.01
@@ -129,7 +129,7 @@ def test_an_element_beyond_what_competes_is_judged_by_its_own_size() -> None:
     assert found('pixels', wanted, got)['max_rel'] == pytest.approx(0.1, rel=1e-4)
 
 
-def test_what_is_88_behind_the_best_competes_and_what_is_further_does_not() -> None:
+def test_competing_scale_reaches_88_below_best() -> None:
     for behind, scale in ((88.0, 87.0), (88.5, 1.0)):
         assert competing_scale(torch.tensor([1.0, 1.0 - behind]).view(1, 2, 1, 1), 1) == scale
     # Of a pixel far below the others, no class competes.
@@ -138,18 +138,18 @@ def test_what_is_88_behind_the_best_competes_and_what_is_further_does_not() -> N
     assert competing_scale(torch.zeros(1, 0, 4, 4), 1) == competing_scale(torch.zeros(1, 2, 4, 4), 1) == 1e-12
 
 
-def test_an_empty_output_is_no_comparison() -> None:
+def test_empty_output_fails() -> None:
     assert found('pixels', torch.zeros(0, 2, 4, 4), torch.zeros(0, 2, 4, 4)) == {'problem': 'an empty output proves nothing'}
 
 
-def test_an_output_of_zeros_has_a_scale() -> None:
+def test_zero_output_has_a_positive_scale() -> None:
     zeros = torch.zeros(1, 2, 4, 4)
     assert found('pixels', zeros, zeros)['max_rel'] == 0
     assert found('map', zeros[0], zeros[0] + 1e-3)['max_rel'] > 1
 
 
 @pytest.mark.parametrize(('kind', 'shape'), [('pixels', (2, 3, 4, 4)), ('map', (2, 4, 4))])
-def test_exempt_pixels_count_in_no_figure(kind: str, shape: tuple[int, ...]) -> None:
+def test_exempt_pixels_are_left_out_of_all_metrics(kind: str, shape: tuple[int, ...]) -> None:
     wanted = torch.ones(shape)
     got = wanted.clone()
     got[..., 0, 0] += 5
@@ -168,7 +168,7 @@ def test_exempt_pixels_count_in_no_figure(kind: str, shape: tuple[int, ...]) -> 
     assert found(kind, four, four + 0.25, exempt=alone)['median'] == pytest.approx(0.25)
 
 
-def test_a_quarter_may_be_exempt_and_no_more() -> None:
+def test_at_most_a_quarter_may_be_exempt() -> None:
     wanted, exempt = torch.ones(1, 2, 4, 4), torch.zeros(1, 4, 4)
     exempt[0, 0] = 1
     assert 'problem' not in found('pixels', wanted, wanted, exempt=exempt)
@@ -177,12 +177,12 @@ def test_a_quarter_may_be_exempt_and_no_more() -> None:
     assert found('pixels', wanted, wanted, exempt=exempt) == dict(problem=problem, metrics={'exempt_share': 5 / 16})
 
 
-def test_queries_have_no_exempt_pixels() -> None:
+def test_exempt_does_not_apply_to_queries() -> None:
     wanted = torch.ones(1, 2, 4, 4)
     assert 'exempt_share' not in found('queries', wanted, wanted, exempt=torch.ones(1, 4, 4))['metrics']
 
 
-def test_decisions_are_counted_where_eager_is_ahead() -> None:
+def test_clear_decisions_need_a_margin() -> None:
     wanted = torch.zeros(1, 2, 1, 4)
     wanted[0, 0] = torch.tensor([1.0, 0.75, 0.5, 0.25])
     got = wanted.clone()

@@ -20,7 +20,7 @@ def manifest_of(folder: Path, **more: Any) -> dict[str, Any]:
     return dict(file='model.pt', sha256=sha256(folder / 'model.pt'), backend='torchscript', **more)
 
 
-def test_the_file_and_what_stands_beside_it_are_those_of_the_manifest(tmp_path: Path) -> None:
+def test_stale_compares_sha256_of_each_file(tmp_path: Path) -> None:
     for name in ('model.bin', 'samples.npz'):
         (tmp_path / name).write_bytes(name.encode())
     manifest = manifest_of(tmp_path, also={'model.bin': sha256(tmp_path / 'model.bin')}, samples_sha256=sha256(tmp_path / 'samples.npz'))
@@ -40,12 +40,12 @@ def test_the_file_and_what_stands_beside_it_are_those_of_the_manifest(tmp_path: 
     assert stale(tmp_path, manifest) == f"{tmp_path / 'model.bin'} is missing"
 
 
-def test_samples_of_which_a_manifest_says_nothing_are_taken(tmp_path: Path) -> None:
+def test_samples_without_sha256_are_accepted(tmp_path: Path) -> None:
     (tmp_path / 'samples.npz').write_bytes(b'any')
     assert stale(tmp_path, manifest_of(tmp_path), 'samples.npz') is None
 
 
-def test_a_file_is_loaded_by_the_runner_of_its_format_behind_the_rules_of_its_manifest(tmp_path: Path) -> None:
+def test_load_applies_the_input_rules(tmp_path: Path) -> None:
     class Doubling(nn.Module):
         def forward(self, image: Tensor) -> Tensor:
             return image * 2
@@ -67,8 +67,8 @@ def test_a_file_is_loaded_by_the_runner_of_its_format_behind_the_rules_of_its_ma
      'the outputs of the file are named a/logits, labels, and the manifest has labels, logits'),
     (dict(outputs=[{'labels'}]), 'the outputs of the file are named labels, and the manifest has labels, logits'),
     (dict(others=[{'labels'}]), None)])
-def test_names_are_those_of_the_manifest_in_its_order(found: dict[str, list[set[str]]], words: str | None,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_checks_input_and_output_names(found: dict[str, list[set[str]]], words: str | None,
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = dict(file='model', inputs=[dict(name='image')], outputs=[dict(name='labels'), dict(name='logits')])
     module = SimpleNamespace(load=lambda file, device: lambda image: (image,), names=lambda runner: found)
     monkeypatch.setattr(files, 'runner_of', lambda manifest: module)
@@ -81,7 +81,7 @@ def test_names_are_those_of_the_manifest_in_its_order(found: dict[str, list[set[
     load(Path(), dict(file='model', inputs=[{}]), torch.device('cpu'))
 
 
-def test_a_format_is_one_of_the_runners() -> None:
+def test_unknown_backend_has_no_loader() -> None:
     assert runner_of(dict(backend='torchscript')) is torchscript
     for backend in ('tflite', '__init__', 'runners'):
         with pytest.raises(ValueError, match=f"^no loader for backend '{backend}'$"):

@@ -61,14 +61,14 @@ def folder_with(folder: Path, model: nn.Module) -> Path:
     return folder
 
 
-def test_a_module_that_computes_is_checked(tmp_path: Path) -> None:
+def test_main_checks_a_plain_module(tmp_path: Path) -> None:
     assert main([str(folder_with(tmp_path, Plain()))]) == 0
 
 
 @pytest.mark.parametrize('model', [Writes, WritesOnLoad])
-def test_a_module_that_writes_files_is_refused_before_it_is_loaded(model: type[nn.Module], tmp_path: Path,
-                                                                   monkeypatch: pytest.MonkeyPatch,
-                                                                   capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_operators_are_refused_before_loading(model: type[nn.Module], tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch,
+                                                   capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / 'folder').mkdir()
     folder = folder_with(tmp_path / 'folder', model())
     monkeypatch.chdir(tmp_path)
@@ -80,7 +80,7 @@ def test_a_module_that_writes_files_is_refused_before_it_is_loaded(model: type[n
     assert (tmp_path / 'touched').exists()
 
 
-def test_of_two_entries_of_one_name_none_is_read(tmp_path: Path) -> None:
+def test_duplicate_zip_entries_are_refused(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, Plain())
     with pytest.warns(UserWarning), zipfile.ZipFile(folder / 'model.pt', 'a') as archive:
         archive.writestr(archive.namelist()[0], b'')
@@ -88,7 +88,7 @@ def test_of_two_entries_of_one_name_none_is_read(tmp_path: Path) -> None:
         refuse_foreign(folder, MANIFEST, trust=False)
 
 
-def test_a_program_of_torch_export_needs_trust(tmp_path: Path) -> None:
+def test_torch_export_file_needs_trust(tmp_path: Path) -> None:
     """Its loader evaluates the sizes in the file with sympy, which runs them."""
     exported = torch.export.export(nn.Conv2d(3, 2, 1), (torch.zeros(1, 3, 4, 4),),
                                    dynamic_shapes=({2: torch.export.Dim.AUTO},))
@@ -119,12 +119,12 @@ def test_native_code_needs_trust(tmp_path: Path) -> None:
     (dict(mmexport=99), 'update mmexport'),
     (dict(backend='torchscript', precision='float16'), 'torchscript files of mmexport do not have'),
     (dict(backend='openvino', precision='float16'), 'do not have')])
-def test_a_manifest_that_cannot_be_is_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_impossible_manifest_is_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=words):
         refuse_foreign(tmp_path, {**MANIFEST, **change}, trust=True)
 
 
-def test_an_older_folder_is_taken_and_called_old(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_older_schema_is_checked_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = folder_with(tmp_path, Plain())
     manifest = json.loads((folder / 'manifest.json').read_text())
     (folder / 'manifest.json').write_text(json.dumps({**manifest, 'mmexport': 1}))

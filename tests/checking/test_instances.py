@@ -11,7 +11,7 @@ from mmexport.checking.instances import compare_instances
 from tests.checking.made import INSTANCE, instances, judge_rows
 
 
-def test_instances_are_a_set() -> None:
+def test_instance_order_does_not_matter() -> None:
     assert judge_rows('nothing').passed
     assert judge_rows('order').passed
     for change in ('mask', 'score', 'label', 'row', 'box'):
@@ -26,7 +26,7 @@ def test_instances_are_a_set() -> None:
     assert not judge_rows('mask', mask_near=torch.ones_like(near)).passed
 
 
-def test_rows_that_do_not_count_are_zero_and_no_rows_are_no_comparison() -> None:
+def test_unused_rows_are_zero_and_no_rows_fail() -> None:
     wrong = {name: tensor.clone() for name, tensor in instances().items()}
     wrong['scores'][0, 3] = 0.5
     assert 'not zero' in str(compare(INSTANCE, instances(), list(wrong.values()), {}, sample='s', stage='t')[0].reason)
@@ -54,13 +54,13 @@ def compared(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor] 
     return compare_instances(expected or rows_of(THREE, [1, 1, 2], [0.8, 0.6, 0.5]), actual, evidence, 1e-3)
 
 
-def test_rows_that_agree_have_no_error_in_any_figure() -> None:
+def test_equal_instances_have_zero_errors() -> None:
     assert compared(rows_of(THREE, [1, 1, 2], [0.8, 0.6, 0.5])) == dict(max_abs=0.0, max_rel=0.0, beyond=0.0, lost=0.0, metrics=dict(
         rows=3, rows_lost=0, rows_wrong=0, masks_clearly_different=0, score_error=0.0, best_score=pytest.approx(0.8), box_error=0.0,
         mask_iou=1.0))
 
 
-def test_what_is_off_is_counted_by_row() -> None:
+def test_instance_errors_are_counted_by_row() -> None:
     moved = rows_of([(0, 0, 4, 3), (4, 0, 8, 4), (0, 4, 8, 8)], [1, 1, 2], [0.8, 0.604, 0.5])
     found = compared(moved)
     assert found['metrics'] == dict(
@@ -70,13 +70,13 @@ def test_what_is_off_is_counted_by_row() -> None:
     assert (found['max_abs'], found['max_rel']) == (pytest.approx(0.004, abs=1e-6), pytest.approx(0.005, rel=1e-3))
 
 
-def test_a_score_may_be_off_by_the_tolerance_of_the_best() -> None:
+def test_score_tolerance_is_relative_to_best_score() -> None:
     for off, wrong in ((0.7e-3, 0), (0.9e-3, 1)):
         found = compared(rows_of(THREE, [1, 1, 2], [0.8, 0.6, 0.5 + off]))
         assert found['metrics']['rows_wrong'] == wrong
 
 
-def test_a_box_is_that_of_its_mask() -> None:
+def test_box_must_match_its_mask() -> None:
     shifted = rows_of(THREE, [1, 1, 2], [0.8, 0.6, 0.5])
     shifted['boxes'][0, 2, 1] -= 3
     found = compared(shifted)
@@ -92,7 +92,7 @@ def test_a_box_is_that_of_its_mask() -> None:
     assert compared(empty, expected=empty)['beyond'] == 0
 
 
-def test_rows_are_matched_by_label_then_overlap_then_score() -> None:
+def test_matching_uses_label_iou_and_score() -> None:
     order = rows_of([THREE[2], THREE[1], THREE[0]], [2, 1, 1], [0.5, 0.6, 0.8])
     assert compared(order)['beyond'] == 0
     # Two rows of one mask and label are told apart by their scores, whatever their order.
@@ -104,7 +104,7 @@ def test_rows_are_matched_by_label_then_overlap_then_score() -> None:
     assert compared(once, expected=twice)['metrics']['rows_lost'] == 1
 
 
-def test_a_row_that_overlaps_by_half_or_less_is_lost_and_another_is_new() -> None:
+def test_match_needs_iou_above_one_half() -> None:
     half = rows_of([(0, 0, 4, 2), *THREE[1:]], [1, 1, 2], [0.8, 0.6, 0.5])
     found = compared(half)
     assert (found['metrics']['rows_lost'], found['lost'], found['beyond']) == (2, pytest.approx(2 / 3), pytest.approx(2 / 3))
@@ -113,7 +113,7 @@ def test_a_row_that_overlaps_by_half_or_less_is_lost_and_another_is_new() -> Non
     assert other['metrics']['rows_lost'] == 2
 
 
-def test_rows_at_the_edge_of_the_best_may_come_and_go() -> None:
+def test_edge_rows_may_be_lost_or_new() -> None:
     edge = torch.tensor([[False, False, True]])
     assert compared(rows_of(THREE[:2], [1, 1], [0.8, 0.6]), edge_rows=edge)['lost'] == 0
     assert compared(rows_of([*THREE, (6, 6, 8, 8)], [1, 1, 2, 3], [0.8, 0.6, 0.5, 0.4]), edge_rows=edge)['lost'] == 0
@@ -124,7 +124,7 @@ def test_rows_at_the_edge_of_the_best_may_come_and_go() -> None:
     assert compared(rows_of(THREE[:2], [1, 1], [0.8, 0.6]), edge_rows=torch.tensor([[False] * 3 + [True] * 3]))['lost'] > 0
 
 
-def test_half_the_rows_or_mask_pixels_may_be_unsure_and_no_more() -> None:
+def test_at_most_half_of_the_rows_may_be_unsure() -> None:
     four = rows_of([*THREE, (6, 6, 8, 8)], [1, 1, 2, 3], [0.8, 0.6, 0.5, 0.4])
     assert 'problem' not in compared(four, expected=four, edge_rows=torch.tensor([[False, False, True, True]]))
     found = compared(four, expected=four, edge_rows=torch.tensor([[False, True, True, True]]))
@@ -138,7 +138,7 @@ def test_half_the_rows_or_mask_pixels_may_be_unsure_and_no_more() -> None:
     assert found['problem'] == 'eager is unsure of 0 of 4 rows and 52% of the mask pixels: too few are left to compare'
 
 
-def test_pictures_of_a_batch_are_matched_each_for_itself() -> None:
+def test_images_of_a_batch_are_matched_separately() -> None:
     def batch(*pictures: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name: torch.cat([picture[name] for picture in pictures]) for name in pictures[0]}
 
@@ -154,7 +154,7 @@ def test_pictures_of_a_batch_are_matched_each_for_itself() -> None:
 
 
 @pytest.mark.parametrize('name', ['boxes', 'scores', 'labels', 'masks'])
-def test_rows_from_num_on_are_zero(name: str) -> None:
+def test_rows_after_num_must_be_zero(name: str) -> None:
     dirty = rows_of(THREE, [1, 1, 2], [0.8, 0.6, 0.5])
     dirty[name][0, 3:4] = 1
     found = compared(dirty)

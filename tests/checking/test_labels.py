@@ -9,7 +9,7 @@ from mmexport.checking.reduced import FULL
 from tests.checking.made import LABELS, PANOPTIC, judge
 
 
-def test_labels_may_differ_only_where_eager_was_unsure() -> None:
+def test_labels_may_differ_where_margin_is_small() -> None:
     expected = torch.randint(0, 5, (1, 8, 8), dtype=torch.int32)
     actual, margin = expected.clone(), torch.ones(1, 8, 8)
     actual[0, 0, 0] += 1
@@ -25,7 +25,7 @@ def test_labels_may_differ_only_where_eager_was_unsure() -> None:
     assert not judge(LABELS, expected, actual, evidence={'margin': margin, 'next': behind}).passed
 
 
-def test_what_is_no_label_fails_where_eager_was_unsure_too() -> None:
+def test_invalid_label_fails_where_margin_is_small() -> None:
     expected = torch.randint(0, 5, (1, 8, 8), dtype=torch.int32)
     garbage = expected.clone()
     garbage[0, :3] = -7
@@ -36,14 +36,14 @@ def test_what_is_no_label_fails_where_eager_was_unsure_too() -> None:
 
 
 @pytest.mark.parametrize('precision', [FULL, 'float16'])
-def test_a_number_that_is_no_label_never_passes(precision: str) -> None:
+def test_negative_label_fails(precision: str) -> None:
     expected = torch.randint(0, 5, (1, 64, 64), dtype=torch.int32)
     actual = expected.clone()
     actual[0, :3, :3] = -7
     assert '-7 is no label' in str(judge(LABELS, expected, actual, precision=precision, floors={'labels': 0.5}).reason)
 
 
-def test_segments_below_zero_are_none_and_unsure_pixels_keep_to_candidates() -> None:
+def test_panoptic_values_are_limited_to_candidates() -> None:
     expected = torch.full((1, 6, 6), 133, dtype=torch.int32)
     expected[0, :3] = 1003
     near = torch.zeros(1, 6, 6)
@@ -55,7 +55,7 @@ def test_segments_below_zero_are_none_and_unsure_pixels_keep_to_candidates() -> 
     assert not judge(PANOPTIC, expected, moved, evidence={'near': near, 'candidates': torch.tensor([[3, 8]])}).passed
 
 
-def test_panoptic_survives_renumbering_and_nothing_else() -> None:
+def test_panoptic_allows_renumbered_instances_only() -> None:
     expected = torch.full((1, 6, 6), 133, dtype=torch.int32)
     expected[0, :2], expected[0, 2:4], expected[0, 4:] = 1003, 2003, 3007
     renumbered = expected.clone()
@@ -75,7 +75,7 @@ def test_panoptic_survives_renumbering_and_nothing_else() -> None:
     assert judge(PANOPTIC, expected, lost, evidence={'near': near}).passed
 
 
-def test_panoptic_encoding_is_not_only_the_class() -> None:
+def test_panoptic_compares_the_whole_encoding() -> None:
     expected = torch.full((1, 6, 6), 133, dtype=torch.int32)
     expected[0, :2], expected[0, 2:4] = 1003, 120
     for wrong, value in ((1003, 3), (120, 3120), (133, -867), (133, 1133)):
@@ -84,7 +84,7 @@ def test_panoptic_encoding_is_not_only_the_class() -> None:
         assert not judge(PANOPTIC, expected, actual).passed, (wrong, value)
 
 
-def test_the_figures_of_a_label_map_are_counted_by_pixel() -> None:
+def test_label_map_metrics() -> None:
     expected = torch.arange(32, dtype=torch.int32).view(1, 4, 8) % 4
     actual, margin = expected.clone(), torch.ones(1, 4, 8)
     actual[0, 0, :3] = (actual[0, 0, :3] + 1) % 4
@@ -94,7 +94,7 @@ def test_the_figures_of_a_label_map_are_counted_by_pixel() -> None:
         'labels': 4, 'pixel_agreement': pytest.approx(29 / 32), 'differing': 3, 'differing_clearly': 2, 'near_share': 2 / 32})
 
 
-def test_next_best_labels_bind_and_refined_points_take_any_label_that_occurs() -> None:
+def test_next_and_exempt_limit_allowed_labels() -> None:
     expected = torch.zeros(1, 2, 4, dtype=torch.int32)
     expected[0, 1] = 1
     actual = expected.clone()
@@ -115,13 +115,13 @@ def test_next_best_labels_bind_and_refined_points_take_any_label_that_occurs() -
     assert beyond(exempt=exempt) == beyond(margin=unsure) == 1 / 8
 
 
-def test_a_map_that_has_labels_below_zero_may_have_them() -> None:
+def test_negative_labels_of_eager_are_allowed() -> None:
     expected = torch.tensor([[[-1, 0, 1, 2]]], dtype=torch.int32)
     assert 'problem' not in compare_labels(expected, expected, {}, 1e-4)
     assert compare_labels(expected.clamp_min(0), expected, {}, 1e-4)['problem'] == '-1 is no label'
 
 
-def test_half_the_pixels_may_be_unsure_and_no_more() -> None:
+def test_at_most_half_of_the_pixels_may_be_unsure() -> None:
     expected, near = torch.full((1, 2, 4), 1003, dtype=torch.int32), torch.zeros(1, 2, 4)
     near[0, 0] = 1
     assert 'problem' not in compare_panoptic(expected, expected, {'near': near})
@@ -131,7 +131,7 @@ def test_half_the_pixels_may_be_unsure_and_no_more() -> None:
     assert found['metrics']['near_share'] == 5 / 8
 
 
-def test_the_figures_of_a_panoptic_map_are_counted_by_segment() -> None:
+def test_panoptic_metrics() -> None:
     expected = torch.full((2, 2, 4), 133, dtype=torch.int32)
     expected[0, 0], expected[0, 1, :2], expected[1, 0] = 1003, 2003, 1005
     actual = expected.clone()
@@ -144,7 +144,7 @@ def test_the_figures_of_a_panoptic_map_are_counted_by_segment() -> None:
     assert compare_panoptic(expected, -expected, {}) == dict(problem='-2003 is no segment', metrics={})
 
 
-def test_an_unsure_pixel_goes_to_a_class_that_stands_somewhere_or_to_a_candidate() -> None:
+def test_unsure_pixel_takes_present_or_candidate_class() -> None:
     expected = torch.full((1, 2, 4), 1003, dtype=torch.int32)
     expected[0, 0, 1] = 5
     near = torch.zeros(1, 2, 4)
@@ -155,7 +155,7 @@ def test_an_unsure_pixel_goes_to_a_class_that_stands_somewhere_or_to_a_candidate
         assert compare_panoptic(expected, actual, {'near': near, 'candidates': torch.tensor([[7, 133]])})['beyond'] == wrong, moved
 
 
-def test_instances_take_the_number_of_the_one_that_they_cover_most() -> None:
+def test_instances_are_renamed_by_largest_overlap() -> None:
     expected = torch.tensor([[[1003, 1003, 1003, 2003, 2003, 5, 133, 1004]]], dtype=torch.int32)
     actual = torch.tensor([[[7003, 7003, 8003, 8003, 8003, 5, 5, 3004]]], dtype=torch.int32)
     # 8003 covers 2003 more than 1003; the pixel of void that became stuff is no label of eager's.
@@ -170,7 +170,7 @@ def test_instances_take_the_number_of_the_one_that_they_cover_most() -> None:
     assert torch.equal(renamed_after(expected, expected), expected)
 
 
-def test_the_first_instance_number_is_at_one_thousand() -> None:
+def test_instance_numbers_start_at_one_thousand() -> None:
     """Below it are classes, which must be equal as they are: class 0 of instance 1 is 1000, and class 999 is no instance."""
     expected = torch.tensor([[[1000, 1000, 999, 999]]], dtype=torch.int32)
     assert renamed_after(expected, torch.tensor([[[2000, 2000, 999, 998]]], dtype=torch.int32)).tolist() == [[[1000, 1000, 999, -1000]]]

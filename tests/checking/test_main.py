@@ -74,20 +74,20 @@ def folder_of(module: nn.Module, folder: Path) -> Path:
 @pytest.mark.parametrize(('module', 'words'), [
     (Sound(), None), (Remembering(), 's0 again'), (Overwriting(), 'writes into its input'),
     (Lending(), 'the next call writes over')])
-def test_a_file_is_asked_more_than_once_and_its_input_looked_at(module: nn.Module, words: str | None, tmp_path: Path) -> None:
+def test_stateful_files_fail(module: nn.Module, words: str | None, tmp_path: Path) -> None:
     folder = folder_of(module, tmp_path)
     reason = verdict(check(folder, folder / 'samples.npz', torch.device('cpu')))
     assert reason is None if words is None else words in str(reason)
 
 
-def test_no_samples_is_no_check(tmp_path: Path) -> None:
+def test_empty_samples_file_raises(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     write_samples(folder / 'samples.npz', [], dict(tolerance=1e-4, floors={}))
     with pytest.raises(ValueError, match='holds no sample'):
         check(folder, folder / 'samples.npz', torch.device('cpu'))
 
 
-def test_samples_of_another_day_are_stale(tmp_path: Path) -> None:
+def test_changed_samples_are_stale(tmp_path: Path) -> None:
     """A tolerance that was loosened by hand lies in samples.npz."""
     folder = folder_of(Sound(), tmp_path)
     Artifact.read(folder).write_manifest()
@@ -97,7 +97,7 @@ def test_samples_of_another_day_are_stale(tmp_path: Path) -> None:
     assert 'samples.npz is not the file of this manifest' in str(verdict(check(folder, folder / 'samples.npz', torch.device('cpu'))))
 
 
-def test_what_changed_after_the_check_is_not_delivered(tmp_path: Path) -> None:
+def test_file_changed_after_check_is_not_delivered(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     artifact = Artifact.read(folder)
     _refuse_what_was_changed(artifact)
@@ -107,13 +107,13 @@ def test_what_changed_after_the_check_is_not_delivered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('shapes', [[], [(64, 64)]])
-def test_a_dynamic_axis_is_one_that_an_input_varies(shapes: list[tuple[int, int]]) -> None:
+def test_dynamic_axis_needs_a_varying_input(shapes: list[tuple[int, int]]) -> None:
     section = dict(inputs=dict(dynamic=('batch', 'height', 'width')), verify=dict(shapes=shapes, batch=2))
     with pytest.raises(ConfigError, match='no input of export.verify.shapes varies it from 64'):
         plan_shapes((1, 3, 64, 64), section, SizeRules())
 
 
-def test_a_folder_that_is_not_there_is_told_from_one_without_a_manifest(tmp_path: Path) -> None:
+def test_missing_folder_and_missing_manifest_differ(tmp_path: Path) -> None:
     for folder, words in ((tmp_path / 'none', 'no such folder'), (tmp_path, 'no manifest.json')):
         with pytest.raises(ValueError, match=words):
             check(folder, folder / 'samples.npz', torch.device('cpu'))
@@ -168,7 +168,7 @@ def found_of(folder: Path, raw: Path | None = None) -> dict[str, Any]:
     return check(folder, folder / 'samples.npz', torch.device('cpu'), raw)
 
 
-def test_what_is_found_of_a_sound_file(tmp_path: Path) -> None:
+def test_check_of_a_correct_file(tmp_path: Path) -> None:
     found = found_of(deciding(tmp_path, Both())[0])
     assert verdict(found) is None
     assert {key: found[key] for key in ('backend', 'device', 'stale', 'vacuous', 'little_change', 'facts', 'classes')} == dict(
@@ -180,7 +180,7 @@ def test_what_is_found_of_a_sound_file(tmp_path: Path) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-def test_raw_outputs_are_compared_where_samples_have_them(tmp_path: Path) -> None:
+def test_raw_outputs_are_compared_if_samples_have_them(tmp_path: Path) -> None:
     folder, raw = deciding(tmp_path, Both())
     found = found_of(folder, raw)
     assert [(row['sample'], row['output'], row['kind'], row['passed']) for row in found['rows'][3:]] == [
@@ -192,7 +192,7 @@ class Shifted(nn.Module):
         return image.argmax(dim=1).int(), image * 2 + 0.1
 
 
-def test_raw_outputs_that_differ_fail_beside_decisions_that_agree(tmp_path: Path) -> None:
+def test_wrong_raw_outputs_fail_with_equal_labels(tmp_path: Path) -> None:
     folder, raw = deciding(tmp_path, Shifted())
     found = found_of(folder, raw)
     assert [row['passed'] for row in found['rows']] == [True] * 3 + [False] * 2
@@ -200,7 +200,7 @@ def test_raw_outputs_that_differ_fail_beside_decisions_that_agree(tmp_path: Path
     assert str(verdict(found)).endswith(' of scale, 0.0001 may be (and 1 more rows)')
 
 
-def test_the_raw_graph_is_the_one_of_its_manifest(tmp_path: Path) -> None:
+def test_missing_raw_file_is_a_problem(tmp_path: Path) -> None:
     folder, raw = deciding(tmp_path, Both())
     (raw / 'model.pt').unlink()
     row = found_of(folder, raw)['rows'][-1]
@@ -208,7 +208,7 @@ def test_the_raw_graph_is_the_one_of_its_manifest(tmp_path: Path) -> None:
     assert row['problem'] == f"{raw / 'model.pt'} is missing"
 
 
-def test_a_file_that_raises_is_told_with_its_last_line(tmp_path: Path) -> None:
+def test_exception_of_the_file_is_a_problem(tmp_path: Path) -> None:
     found = found_of(folder_of(Raising(), tmp_path))
     assert [(row['sample'], row['output'], row['kind'], row['stage'], row['tolerance']) for row in found['rows']] == [
         ('s0', '(all)', 'count', EAGER, 1e-4), ('s1', '(all)', 'count', EAGER, 1e-4)]
@@ -216,18 +216,18 @@ def test_a_file_that_raises_is_told_with_its_last_line(tmp_path: Path) -> None:
     assert 'p50_s' not in found
 
 
-def test_answers_in_memory_of_its_own_are_a_problem_in_words(tmp_path: Path) -> None:
+def test_reused_output_memory_is_a_problem(tmp_path: Path) -> None:
     row = found_of(folder_of(Lending(), tmp_path))['rows'][-1]
     assert (row['sample'], row['output'], row['stage'], row['kind'], row['tolerance']) == ('s0 again', '(all)', EAGER, 'count', 1e-4)
     assert row['problem'] == 'its answers lie in memory of its own, which the next call writes over'
 
 
-def test_a_file_that_writes_into_its_input_is_a_problem_in_words(tmp_path: Path) -> None:
+def test_input_modification_is_a_problem(tmp_path: Path) -> None:
     assert found_of(folder_of(Overwriting(), tmp_path))['rows'][0]['problem'] == (
         'the file raised ValueError: it writes into its input, so that the next user of that tensor gets something else')
 
 
-def test_what_the_patched_model_answered_is_a_row_and_no_verdict(tmp_path: Path) -> None:
+def test_patched_rows_do_not_decide_the_verdict(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     samples, extra = read_samples(folder / 'samples.npz')
     patched = [replace(sample, patched={'logits': sample.expected['logits'] + 1}) for sample in samples]
@@ -237,7 +237,7 @@ def test_what_the_patched_model_answered_is_a_row_and_no_verdict(tmp_path: Path)
     assert verdict(found) is None
 
 
-def test_floors_and_tolerance_are_those_of_the_samples(tmp_path: Path) -> None:
+def test_floors_and_tolerance_come_from_samples(tmp_path: Path) -> None:
     folder = folder_of(Wrong(), tmp_path)
     samples, _ = read_samples(folder / 'samples.npz')
     assert sum(bool(sample.image[0, 0, 0, 0] < -1.3) for sample in samples) == 1
@@ -247,7 +247,7 @@ def test_floors_and_tolerance_are_those_of_the_samples(tmp_path: Path) -> None:
     assert [(row['tolerance'], row['floor']) for row in found['rows'] if not row['sample'].endswith(' again')] == [(0.5, 0.25)] * 2
 
 
-def test_of_two_samples_of_unlike_shapes_the_verdict_is_that_of_the_export(tmp_path: Path) -> None:
+def test_stored_judgement_is_used_without_a_pair(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     images = [torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 12)]
     samples = [Sample(f's{number}', image, {'logits': Sound()(image)}) for number, image in enumerate(images)]
@@ -264,7 +264,7 @@ def test_of_two_samples_of_unlike_shapes_the_verdict_is_that_of_the_export(tmp_p
     assert str(verdict(found_of(folder))).startswith("vacuous: logits: another input's answer would pass")
 
 
-def test_an_older_manifest_is_checked_and_said_to_be_old(tmp_path: Path) -> None:
+def test_older_manifest_adds_a_note(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     manifest = json.loads((folder / 'manifest.json').read_text())
     (folder / 'manifest.json').write_text(json.dumps({**manifest, 'mmexport': 1}))
@@ -273,7 +273,7 @@ def test_an_older_manifest_is_checked_and_said_to_be_old(tmp_path: Path) -> None
     assert verdict(found) is None
 
 
-def test_a_stale_folder_is_not_loaded(tmp_path: Path) -> None:
+def test_stale_folder_is_not_loaded(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     (folder / 'model.pt').write_bytes(b'cut short')
     found = found_of(folder)
@@ -282,7 +282,7 @@ def test_a_stale_folder_is_not_loaded(tmp_path: Path) -> None:
     assert found['stale'].startswith('model.pt is not the file of this manifest (sha256 ')
 
 
-def test_a_folder_without_samples_says_how_that_comes(tmp_path: Path) -> None:
+def test_missing_samples_file_raises(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     (folder / 'samples.npz').unlink()
     with pytest.raises(ValueError, match=r'samples.npz is missing \(--no-verify, --no-samples, or too large to be kept\): there is '
@@ -300,11 +300,11 @@ def test_a_folder_without_samples_says_how_that_comes(tmp_path: Path) -> None:
     (dict(stale=None, rows=[Comparison('s', 'o', EAGER, 'labels', 1e-4, problem='no').as_dict()], vacuous={'o': 'why'}), 's, o: no'),
     (dict(stale=None, rows=[Comparison(name, 'o', EAGER, 'labels', 1e-4, problem='no').as_dict() for name in 'abc'], vacuous={}),
      'a, o: no (and 2 more rows)')])
-def test_the_verdict_is_the_first_reason(found: dict[str, Any], words: str | None) -> None:
+def test_verdict_returns_the_first_reason(found: dict[str, Any], words: str | None) -> None:
     assert verdict(found) == words
 
 
-def test_the_table_has_a_line_for_each_row_against_eager() -> None:
+def test_table_text() -> None:
     rows = [Comparison('traced', 'logits', EAGER, 'pixels', 1e-4, max_rel=2.34e-6, cosine=0.99999949, beyond=0.0, median=0.0),
             Comparison('traced', 'logits', 'artifact vs patched', 'pixels', 1e-4, problem='not shown'),
             Comparison('tall', 'labels', EAGER, 'labels', 1e-4, beyond=0.5)]
@@ -318,7 +318,7 @@ def test_the_table_has_a_line_for_each_row_against_eager() -> None:
     assert passing[2:] == [('word ' * 16).strip(), ('word ' * 4).strip(), 'PASS on cpu']
 
 
-def test_the_program_answers_by_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ('sound', 'wrong', 'empty'):
         (tmp_path / name).mkdir()
     sound, wrong = folder_of(Sound(), tmp_path / 'sound'), folder_of(Wrong(), tmp_path / 'wrong')
@@ -335,7 +335,7 @@ def test_the_program_answers_by_its_exit_code(tmp_path: Path, capsys: pytest.Cap
     assert [row['passed'] for row in json.loads((tmp_path / 'found.json').read_text())['rows']] == [True, True]
 
 
-def test_raw_and_trust_reach_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_passes_raw_and_trust(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, raw = deciding(tmp_path, Shifted())
     assert main([str(folder)]) == 0
     assert main([str(folder), '--raw', str(raw)]) == 1
@@ -348,20 +348,20 @@ def test_raw_and_trust_reach_the_check(tmp_path: Path, capsys: pytest.CaptureFix
     assert '--trust' not in capsys.readouterr().err
 
 
-def test_a_gpu_that_is_not_there_has_an_exit_code_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                            capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_without_cuda_exits_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                  capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: False)
     assert main([str(tmp_path), '--device', 'cuda:0']) == 3
     assert capsys.readouterr().err == f'cuda:0 was asked for, and torch {torch.__version__} sees no CUDA device here\n'
 
 
-def test_products_keep_their_bits(tmp_path: Path) -> None:
+def test_check_disables_tf32(tmp_path: Path) -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     found_of(folder_of(Sound(), tmp_path))
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == (False, False)
 
 
-def test_classes_are_those_that_win_somewhere() -> None:
+def test_classes_decided_in_samples() -> None:
     def judged(specs: list[dict[str, str]], classes: int, **expected: Tensor) -> Any:
         samples = [Sample('a', torch.zeros(1, 3, 4, 4), expected)]
         return judge_samples(dict(outputs=specs, num_classes=classes), samples, dict(tolerance=1e-4, floors={}))['classes']
@@ -376,7 +376,7 @@ def test_classes_are_those_that_win_somewhere() -> None:
     assert judged(RAW, 4, logits=torch.zeros(1, 4, 2, 2)) is None
 
 
-def test_what_little_varies_is_told_of_the_first_pair_of_one_shape() -> None:
+def test_little_change_uses_the_first_equal_shaped_pair() -> None:
     def sample(name: str, side: int, value: float) -> Sample:
         image = torch.zeros(1, 3, side, side)
         return Sample(name, image, {'logits': torch.full((1, 2, side, side), value)})

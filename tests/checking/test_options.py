@@ -8,17 +8,17 @@ import pytest
 from mmexport.checking.options import parse
 
 
-def test_a_folder_is_all_that_is_needed() -> None:
+def test_parse_defaults() -> None:
     assert vars(parse(['work'])) == dict(folder=Path('work'), samples=None, device='cpu', raw=None, trust=False, out=None)
 
 
-def test_every_option_has_its_place() -> None:
+def test_parse_all_options() -> None:
     args = parse(['work', '--samples', 'a.npz', '--device', 'cuda:1', '--raw', 'raw', '--trust', '--out', 'found.json'])
     assert vars(args) == dict(
         folder=Path('work'), samples=Path('a.npz'), device='cuda:1', raw=Path('raw'), trust=True, out=Path('found.json'))
 
 
-def test_help_says_what_each_option_is_for(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parse_help_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('COLUMNS', '200')
     with pytest.raises(SystemExit) as end:
         parse(['--help'])

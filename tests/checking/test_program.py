@@ -15,7 +15,7 @@ from mmexport.checking import waiting
 HERE = Path(mmexport.checking.__file__).parent
 
 
-def test_the_folder_is_a_package_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_folder_is_importable_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     program = importlib.import_module('mmexport.checking.__main__')
     for name in [name for name in sys.modules if name.split('.')[0] == 'checking']:
         monkeypatch.delitem(sys.modules, name)
@@ -36,7 +36,7 @@ def test_the_folder_is_a_package_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(('line', 'code'), [('["work", "--device", "cpu"]\n', 7), ('', 0)])
-def test_a_waiting_process_imports_the_runtime_and_checks_what_it_is_told(line: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_and_check_imports_runtime_then_reads_stdin(line: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[object] = []
     monkeypatch.setattr('mmexport.checking.runners.onnx.ready', lambda: order.append('ready'))
     monkeypatch.setattr(waiting, 'main', lambda argv: order.append(argv) or 7)
@@ -45,6 +45,6 @@ def test_a_waiting_process_imports_the_runtime_and_checks_what_it_is_told(line: 
     assert order == ['ready', *([json.loads(line)] if line else [])]
 
 
-def test_a_format_without_a_runtime_of_its_own_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_and_check_without_runtime_module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, 'stdin', io.StringIO(''))
     assert waiting.wait_and_check('torchscript') == 0

@@ -11,7 +11,7 @@ import pytest
 from mmexport.checking import quiet
 
 
-def test_onnxruntime_is_told_before_its_first_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onnxruntime_telemetry_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     import onnxruntime
     told: list[bool] = []
     monkeypatch.setattr(onnxruntime, 'disable_telemetry_events', lambda: told.append(True))
@@ -26,7 +26,7 @@ def test_onnxruntime_is_told_before_its_first_session(monkeypatch: pytest.Monkey
     assert os.environ['ORT_DISABLE_TELEMETRY'] == '0'
 
 
-def test_openvino_is_imported_without_its_telemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openvino_telemetry_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package of that name which notes what it could import; openvino itself cannot be imported twice."""
     note = "import sys\nseen = sys.modules.get('openvino_telemetry', 'absent')\n"
     (tmp_path / 'openvino' / 'tools' / 'ovc').mkdir(parents=True)
@@ -45,7 +45,7 @@ def test_openvino_is_imported_without_its_telemetry(tmp_path: Path, monkeypatch:
             del sys.modules[name]
 
 
-def test_what_is_imported_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imported_telemetry_package_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     import openvino
     telemetry = ModuleType('openvino_telemetry')
     monkeypatch.setitem(sys.modules, 'openvino_telemetry', telemetry)

@@ -11,7 +11,7 @@ from tests.checking.made import judge_rows
 
 @pytest.mark.parametrize(('change', 'words'), [('nothing', None), ('score', None), ('box', None), ('row', 'are found again'),
                                                ('label', 'are found again'), ('scores', 'a score is off'), ('boxes', 'a box is')])
-def test_instances_in_fewer_bits_are_all_found_with_their_scores_and_boxes(change: str, words: str | None) -> None:
+def test_reduced_precision_instances(change: str, words: str | None) -> None:
     for precision in ('float16', 'bfloat16'):
         reason = judge_rows(change, precision=precision).reason
         assert reason is None if words is None else words in str(reason), (change, precision)
@@ -58,9 +58,9 @@ ROWS: dict[str, float] = dict(rows=200, rows_lost=0, score_error=0.0, best_score
     (dict(ROWS, continuous=False, score_error=0.026), 'a score is off by 5.2e-02 of the best, 0.05 may be in float16'),
     (dict(ROWS, continuous=False, box_error=1.0), None),
     (dict(ROWS, continuous=False, box_error=2.0), 'a box is 2 pixels off its mask, 1 may be in float16')])
-def test_a_file_in_fewer_bits_is_judged_by_its_decisions(given: dict[str, Any], words: str | None) -> None:
+def test_reduced_precision_reasons(given: dict[str, Any], words: str | None) -> None:
     assert why(**given) == words
 
 
-def test_the_rule_of_a_precision_is_told_in_figures() -> None:
+def test_reduced_precision_rule_text() -> None:
     assert rule('bfloat16') == 'bfloat16: median <= 0.04, 97% of clear decisions or instances stay'

@@ -29,7 +29,7 @@ def same(one: Sample, other: Sample) -> bool:
         torch.equal(first, second) and first.dtype == second.dtype for first, second in parts)
 
 
-def test_everything_that_is_known_of_a_sample_survives_its_file(tmp_path: Path) -> None:
+def test_samples_round_trip(tmp_path: Path) -> None:
     # More than ten, of which "1" is not to be taken for "10".
     written = [FULL, PLAIN, *[Sample(f's{number}', torch.full((1, 3, 2, 2), number), {}) for number in range(10)]]
     write_samples(tmp_path / 's.npz', written, dict(tolerance=1e-4, floors=dict(labels=0.5)))
@@ -39,7 +39,7 @@ def test_everything_that_is_known_of_a_sample_survives_its_file(tmp_path: Path) 
     assert all(same(one, other) for one, other in zip(written, read, strict=True))
 
 
-def test_numpy_alone_reads_it(tmp_path: Path) -> None:
+def test_samples_file_is_plain_npz(tmp_path: Path) -> None:
     write_samples(tmp_path / 's.npz', [FULL, PLAIN], dict(tolerance=1e-4))
     content = np.load(tmp_path / 's.npz', allow_pickle=False)
     assert set(content.files) == {'index', '0/image', '0/expected/labels', '0/evidence/margin', '0/evidence/near', '0/patched/labels',
@@ -47,7 +47,7 @@ def test_numpy_alone_reads_it(tmp_path: Path) -> None:
     assert json.loads(str(content['index']))['samples'] == [dict(name='wide', floors=dict(labels=0.25)), dict(name='tall', floors={})]
 
 
-def test_floats_are_stored_and_masks_deflated(tmp_path: Path) -> None:
+def test_samples_compress_masks_only(tmp_path: Path) -> None:
     write_samples(tmp_path / 's.npz', [FULL], {})
     with zipfile.ZipFile(tmp_path / 's.npz') as archive:
         kinds = {info.filename: info.compress_type for info in archive.infolist()}
@@ -55,14 +55,14 @@ def test_floats_are_stored_and_masks_deflated(tmp_path: Path) -> None:
     assert kinds['0/evidence/near.npy'] == kinds['0/expected/labels.npy'] == zipfile.ZIP_DEFLATED
 
 
-def test_a_pickle_is_refused(tmp_path: Path) -> None:
+def test_read_samples_refuses_pickles(tmp_path: Path) -> None:
     with open(tmp_path / 's.npz', 'wb') as file:
         np.savez(file, index=np.array([print], dtype=object))
     with pytest.raises(ValueError, match='allow_pickle=False'):
         read_samples(tmp_path / 's.npz')
 
 
-def test_the_bytes_of_a_sample_are_those_of_all_its_parts() -> None:
+def test_sample_nbytes_counts_all_parts() -> None:
     """Floats as they are; what is deflated counts an eighth of itself, each tensor for itself."""
     image, margin, logits = 3 * 24 * 4, 24 * 4, 2 * 24 * 4
     labels, masks = 24 * 4 // 8, 24 // 8

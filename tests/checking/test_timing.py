@@ -9,8 +9,8 @@ from mmexport.checking import timing
 
 @pytest.mark.parametrize(('seconds', 'median', 'calls'), [
     ([0.1, 0.5, 0.2, 0.4, 0.3], 0.3, 5), ([1.5, 0.4, 0.1, 9.0], 0.4, 3), ([2.0, 9.0], 2.0, 1), ([1.0, 3.0, 9.0], 2.0, 2)])
-def test_up_to_five_calls_are_made_and_fewer_once_two_seconds_are_spent(seconds: list[float], median: float, calls: int,
-                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_typical_limits_calls_and_seconds(seconds: list[float], median: float, calls: int,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
     now, made = [100.0], iter(seconds)
     monkeypatch.setattr(timing.time, 'perf_counter', lambda: now[0])
     count = []
@@ -23,7 +23,7 @@ def test_up_to_five_calls_are_made_and_fewer_once_two_seconds_are_spent(seconds:
     assert len(count) == calls
 
 
-def test_a_gpu_is_waited_for_before_and_after_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_typical_synchronizes_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     monkeypatch.setattr(torch.cuda, 'synchronize', lambda device: order.append(f'wait for {device}'))
     monkeypatch.setattr(timing, 'CALLS', 1)

@@ -8,7 +8,7 @@ from mmexport.checking.vacuous import little_change, vacuous_outputs
 from tests.checking.made import INSTANCE, LABELS, LOGITS, instances, vacuous_of
 
 
-def test_little_change_is_told_in_words() -> None:
+def test_little_change_texts() -> None:
     one, other = torch.randn(1, 20, 6, 6), torch.randn(1, 20, 6, 6)
     assert not little_change(LOGITS, {'logits': one}, {'logits': other}, 1e-4, 20)
     frozen = other.clone()
@@ -21,7 +21,7 @@ def test_little_change_is_told_in_words() -> None:
     assert not little_change(LABELS, {'labels': many}, {'labels': (many + 1) % 5}, 1e-4, 20)
 
 
-def test_only_what_a_wrong_answer_would_pass_is_vacuous() -> None:
+def test_vacuous_if_a_wrong_answer_would_pass() -> None:
     blank = torch.zeros(1, 20, 20, dtype=torch.int32)
     rare = blank.clone()
     rare[0, 3:5, 3:5] = 1
@@ -37,11 +37,11 @@ def test_only_what_a_wrong_answer_would_pass_is_vacuous() -> None:
     assert vacuous_of(LOGITS, torch.randn(1, 4, 6, 6), torch.randn(1, 4, 6, 6)) == {}
 
 
-def test_two_inputs_of_one_shape_are_needed() -> None:
+def test_vacuous_needs_two_inputs_of_equal_shape() -> None:
     assert 'no two samples' in vacuous_of(LABELS, torch.zeros(1, 6, 6, dtype=torch.int32), torch.ones(1, 8, 8, dtype=torch.int32))['(all)']
 
 
-def test_the_middle_of_the_values_is_the_constant_that_is_tried_by_channel() -> None:
+def test_vacuous_tries_the_mid_range_constant() -> None:
     """Two maps that the rule cannot tell from the mean of both, but from each other."""
     one = torch.randn(1, 2, 6, 6, generator=torch.Generator().manual_seed(0)) * 1e-5 + torch.tensor([3.0, -1.0]).view(1, 2, 1, 1)
     other = one + 4e-4
@@ -54,7 +54,7 @@ def test_the_middle_of_the_values_is_the_constant_that_is_tried_by_channel() -> 
     assert vacuous_of(scores, flat, flat + 9e-4) == {}
 
 
-def test_every_output_is_judged_for_itself() -> None:
+def test_vacuous_judges_each_output() -> None:
     specs = [*LABELS, *LOGITS]
     logits = [torch.randn(1, 2, 6, 6, generator=torch.Generator().manual_seed(seed)) for seed in range(2)]
     blank = torch.zeros(1, 6, 6, dtype=torch.int32)
@@ -65,7 +65,7 @@ def test_every_output_is_judged_for_itself() -> None:
                                'Give a picture of what it was trained on by --image, or compare logits by --outputs raw')
 
 
-def test_a_label_that_covers_least_is_tried_too() -> None:
+def test_vacuous_tries_every_label() -> None:
     """Eager is unsure wherever the others stand: the constant of the third label passes."""
     expected = torch.zeros(1, 1, 100, dtype=torch.int32)
     expected[0, 0, :30], expected[0, 0, 30:52] = 1, 2
@@ -82,7 +82,7 @@ def test_a_label_that_covers_least_is_tried_too() -> None:
     assert 'labels' in excused
 
 
-def test_instances_of_another_picture_would_not_pass() -> None:
+def test_vacuous_instances() -> None:
     def picture(top: int) -> dict[str, torch.Tensor]:
         masks = torch.zeros(1, 3, 8, 8, dtype=torch.bool)
         masks[0, 0, top:top + 2], masks[0, 1, top:top + 2, :3] = True, True
@@ -101,7 +101,7 @@ def change(kind: str, one: torch.Tensor, other: torch.Tensor, classes: int = 20,
     return little_change([dict(name='o', kind=kind)], {'o': one}, {'o': other}, 1e-4, classes, margin).get('o')
 
 
-def test_values_change_by_a_hundred_tolerances_or_little() -> None:
+def test_little_change_of_continuous_outputs() -> None:
     one = torch.zeros(1, 20, 4, 4)
     one[:, :, 0, 0] = 2.0
     for by, words in ((0.0204, None), (0.0201, 'only 0% of the channels change by 100 tolerances between two inputs (95% must)')):
@@ -118,7 +118,7 @@ def test_values_change_by_a_hundred_tolerances_or_little() -> None:
     assert change('pixels', one.expand(2, -1, -1, -1), torch.cat([one, one + 1])) is not None
 
 
-def test_labels_cover_a_hundredth_and_a_tenth_changes_or_little() -> None:
+def test_little_change_of_label_maps() -> None:
     one = torch.zeros(1, 10, 20, dtype=torch.int32)
     one[0, 5:], one[0, 0, :3] = 1, 2
     other = one.clone()
@@ -135,7 +135,7 @@ def test_labels_cover_a_hundredth_and_a_tenth_changes_or_little() -> None:
     assert change('labels', one * 0 + 1, other, classes=2) == 'only 1 labels cover over 1% of the pixels (2 must)'
 
 
-def test_masks_of_three_rows_change_by_a_tenth_or_little() -> None:
+def test_little_change_of_instances() -> None:
     one, other = instances(), instances()
     specs = INSTANCE
 

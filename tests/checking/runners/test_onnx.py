@@ -41,7 +41,7 @@ def file_of(tmp_path: Path) -> Path:
     return place
 
 
-def test_sizes_may_be_computed_on_the_cpu_and_pictures_may_not(tmp_path: Path) -> None:
+def test_strays_lists_non_shape_operators(tmp_path: Path) -> None:
     file = file_of(tmp_path)
     assert strays({('measure', 'Shape'), ('cast', 'Cast')}, file) == []
     assert strays({('measure', 'Shape'), ('turn', 'Transpose')}, file) == ['Transpose']
@@ -50,6 +50,6 @@ def test_sizes_may_be_computed_on_the_cpu_and_pictures_may_not(tmp_path: Path) -
     assert strays({('added', 'Transpose')}, file) == []
 
 
-def test_the_record_is_read_by_provider() -> None:
+def test_assignment_groups_nodes_by_provider() -> None:
     record = [Part('CPU', [Node('a', 'Shape')]), Part('CUDA', [Node('b', 'Conv')]), Part('CPU', [Node('c', 'Gather')])]
     assert assignment(record) == {'CPU': {('a', 'Shape'), ('c', 'Gather')}, 'CUDA': {('b', 'Conv')}}

@@ -44,7 +44,7 @@ def onnx_file(tmp_path: Path) -> Path:
     return tmp_path / 'model.onnx'
 
 
-def test_an_onnx_file_runs_and_says_its_names_and_where_it_runs(onnx_file: Path) -> None:
+def test_onnx_session_runs_with_names_and_providers(onnx_file: Path) -> None:
     runner = onnx_runner.load(onnx_file, CPU)
     double, turned = runner(IMAGE)
     assert torch.equal(double, IMAGE * 2)
@@ -83,7 +83,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
     return Recorded
 
 
-def test_a_session_on_a_gpu_keeps_float32_and_its_own_device(onnx_file: Path, recorded: type[Recorded]) -> None:
+def test_onnx_session_options_per_device(onnx_file: Path, recorded: type[Recorded]) -> None:
     for device, number in (('cuda', '0'), ('cuda:1', '1')):
         onnx_runner.load(onnx_file, torch.device(device))
         file, options, providers = recorded.made[-1]
@@ -98,8 +98,8 @@ def test_a_session_on_a_gpu_keeps_float32_and_its_own_device(onnx_file: Path, re
 
 
 @pytest.mark.parametrize(('precision', 'extended'), [('float16', True), ('float32', False), (None, False)])
-def test_a_file_in_half_precision_is_optimized_less(precision: str | None, extended: bool, onnx_file: Path,
-                                                    recorded: type[Recorded]) -> None:
+def test_onnx_float16_uses_extended_optimization(precision: str | None, extended: bool, onnx_file: Path,
+                                                 recorded: type[Recorded]) -> None:
     import onnxruntime
     if precision:
         onnx_file.with_name('manifest.json').write_text(json.dumps(dict(precision=precision)))
@@ -110,8 +110,8 @@ def test_a_file_in_half_precision_is_optimized_less(precision: str | None, exten
     assert not onnx_runner.in_half(onnx_file)
 
 
-def test_what_would_run_on_the_cpu_in_silence_is_an_error(onnx_file: Path, recorded: type[Recorded],
-                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onnx_cpu_fallback_on_cuda_raises(onnx_file: Path, recorded: type[Recorded],
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
     cuda, on_gpu, on_cpu = torch.device('cuda'), 'CUDAExecutionProvider', 'CPUExecutionProvider'
     monkeypatch.setattr(recorded, 'record', [part(on_gpu, ('add', 'Add')), part(on_cpu, ('size', 'Shape'))])
     runner = onnx_runner.load(onnx_file, cuda)
@@ -135,14 +135,14 @@ def test_what_would_run_on_the_cpu_in_silence_is_an_error(onnx_file: Path, recor
         onnx_runner.load(onnx_file, cuda)
 
 
-def test_without_the_package_onnx_operators_are_known_by_their_types(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strays_without_onnx_package(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert onnx_runner.answering_pictures(onnx_file) == {'add', 'turn'}
     monkeypatch.setitem(sys.modules, 'onnx', None)
     assert onnx_runner.answering_pictures(onnx_file) == set()
     assert onnx_runner.strays([('turn', 'Transpose'), ('grid', 'GridSample')], onnx_file) == ['GridSample']
 
 
-def test_openvino_computes_in_float32_unless_its_file_says_otherwise(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openvino_precision_hint(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import openvino as runtime
     asked: list[tuple[str, dict[str, Any]]] = []
     compile_model = runtime.Core.compile_model
@@ -170,8 +170,8 @@ def test_openvino_computes_in_float32_unless_its_file_says_otherwise(onnx_file: 
         openvino.load(onnx_file, torch.device('cuda:1'))
 
 
-def test_torchscript_is_loaded_onto_the_device_without_warnings(tmp_path: Path, recwarn: pytest.WarningsRecorder,
-                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchscript_load_is_silent(tmp_path: Path, recwarn: pytest.WarningsRecorder,
+                                    monkeypatch: pytest.MonkeyPatch) -> None:
     torch.jit.script(Double()).save(str(tmp_path / 'model.pt'))
     read = torch.jit.load
     asked: list[Any] = []
@@ -190,7 +190,7 @@ def test_torchscript_is_loaded_onto_the_device_without_warnings(tmp_path: Path, 
     assert not recwarn.list
 
 
-def test_a_program_is_moved_where_its_weights_are_elsewhere(tmp_path: Path) -> None:
+def test_torch_export_load_moves_to_device(tmp_path: Path) -> None:
     program = torch.export.export(Double(), (IMAGE,))
     torch.export.save(program, tmp_path / 'model.pt2')
     double, turned = torch_export.load(tmp_path / 'model.pt2', CPU)(IMAGE)
@@ -200,7 +200,7 @@ def test_a_program_is_moved_where_its_weights_are_elsewhere(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(('device', 'index'), [('cpu', -1), ('cuda', -1), ('cuda:1', 1)])
-def test_a_package_runs_on_the_device_it_was_compiled_for(device: str, index: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aotinductor_device_must_match(device: str, index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch._inductor
     asked: list[tuple[str, int]] = []
 
@@ -229,7 +229,7 @@ def test_a_package_runs_on_the_device_it_was_compiled_for(device: str, index: in
         aotinductor.load(Path('model.pt2'), torch.device(device))
 
 
-def test_engines_run_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorrt_needs_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match='^TensorRT engines run on the GPU that they were compiled for; verify with --device cuda$'):
         tensorrt.load(Path('model.ep'), CPU)
     loaded: list[str] = []
