@@ -74,7 +74,7 @@ def _jumps(sample: Sample) -> bool:
 
 
 def _calmer(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, memory: Memory) -> Sample:
-    """Return the sample of a slightly noisy `image` on which eager does not jump, where one of a few is found; else `sample`.
+    """Return the sample of a slightly noisy `image` on which eager does not jump, or `sample` if none is found.
 
     A floor counts for all samples, so one small input at a threshold that `clear_of_cliffs` does not see would excuse much in all.
     """
@@ -95,7 +95,7 @@ def _close_calls(adapter: Adapter, memory: Memory, name: str, image: Tensor) -> 
 
 def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
                 memory: Memory, step: Progress) -> list[Sample] | None:
-    """More noises for samples in which a few units jumped, but eager, with the noises so far, did not; None where there are none.
+    """Compute floors with more noises for samples with a few jumps of the file and none of eager; None if there are none.
 
     A jump that three noises miss, a fourth may show; if no noise makes eager itself jump there, the file is at fault. Errors that no
     floor would excuse (most units, the median, anything of 1e-2) do not lead here.
@@ -112,7 +112,7 @@ def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Ve
 
 
 def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, memory: Memory) -> dict[str, float]:
-    """By output, the largest share of units that a noise moves beyond the tolerance; starts from the sample's own."""
+    """Return by output the largest share of units that a noise moves beyond the tolerance, and at least the sample's own."""
     specs, raw_specs = ([spec.as_dict() for spec in found] for found in (adapter.specs, adapter.raw_specs))
     floors = dict(sample.floors)
     for trial in trials:
@@ -129,13 +129,13 @@ def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
 
 
 def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device, memory: Memory) -> list[Sample]:
-    """The same samples with what the patched eager model answers; call it inside `patched`."""
+    """Add the outputs of the patched eager model to the samples; call it inside `patched`."""
     return [replace(sample, patched=_run(adapter, memory, sample.name, 'patched', sample.image.to(device)).outputs)
             for sample in samples]
 
 
 def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
-    """By output, the largest floor that any sample showed."""
+    """Return by output the largest floor of all samples."""
     floors: dict[str, float] = {}
     for sample in samples:
         for name, share in sample.floors.items():
@@ -144,14 +144,14 @@ def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def typical_seconds(adapter: Adapter, image: Tensor) -> float:
-    """The median time of a call of the eager model, unpatched, as the checker takes that of the file."""
+    """Return the median time of a call of the unpatched eager model, measured as that of the file."""
     with torch.no_grad():
         return typical(lambda: adapter(image), image.device)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Outputs by name with their evidence, and where those are decisions also the network's own; on the CPU."""
+    """Hold outputs by name with their evidence, and for decisions also the raw outputs; on the CPU."""
 
     outputs: dict[str, Tensor]
     evidence: dict[str, Tensor]

@@ -1,4 +1,4 @@
-"""Keep what a network answered, so that it runs once for each model, input and circumstance."""
+"""Cache network outputs, so that each model runs once per input and condition."""
 from __future__ import annotations
 
 import hashlib
@@ -20,7 +20,7 @@ Watched = tuple[tuple[Tensor, ...], dict[str, Tensor]]
 
 
 class Memory:
-    """Raw outputs by model, sample and circumstance, so that exporting ``raw`` and ``final`` of one model runs the network once.
+    """Cache raw outputs by model, sample and condition, so that ``raw`` and ``final`` of one model share the network's runs.
 
     `patches` names what is on, of which two exporters may have different ones. The key of the model holds its weights: one that was
     trained further, or another model, is run again.
@@ -39,7 +39,7 @@ class Memory:
         self.model: tuple[nn.Module | None, str] = (None, '')
 
     def bind(self, model: nn.Module) -> None:
-        """Take `model`, with the weights that it has now, for the model of all later calls."""
+        """Set the model of all later calls, with the weights that it has now."""
         digest = hashlib.blake2b(digest_size=16)
         for name, tensor in model.state_dict().items():
             digest.update(f'{name} {tensor.dtype} {tuple(tensor.shape)}'.encode())
@@ -82,7 +82,7 @@ class Memory:
         return _watched(adapter, plain), BranchRun()
 
     def close_calls(self, adapter: Adapter, name: str, image: Tensor) -> int:
-        """How many comparisons inside eager are too close to call on `image`; see `cliffs`."""
+        """Return how many comparisons inside eager are near their threshold on `image`; see `cliffs`."""
         # Before the model may write into it.
         key = self._key(adapter, name, 'eager', image)
         self.watch(adapter, name, 'eager', image)
@@ -96,6 +96,6 @@ class Memory:
 
 
 def _watched(adapter: Adapter, image: Tensor) -> Watched:
-    """Run the network with the same random numbers every time: a model that draws some must not differ from itself."""
+    """Run the network with the same random numbers every time."""
     with drawn_alike():
         return adapter.watch(image)

@@ -1,4 +1,4 @@
-"""Patches: replace one upstream thing while a model is lowered, and always put it back."""
+"""Replace upstream functions while a model is lowered, and always restore them."""
 from __future__ import annotations
 
 import functools
@@ -20,7 +20,7 @@ ABSENT = object()
 
 @dataclass(frozen=True)
 class Environment:
-    """What a patch may look at to say that it does not apply."""
+    """Describe the machine to a patch, which decides whether it applies."""
 
     device: str = 'cpu'
     versions: dict[str, Any] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Environment:
 
 
 class Patch:
-    """Replaces `targets`, dotted names that are looked up when the patch is put on (so this imports without mmdet or mmseg).
+    """Replace `targets`, dotted names that are looked up when the patch is applied (so this imports without mmdet or mmseg).
 
     `upstream` says on which versions the replacement was compared with the original.
     """
@@ -40,17 +40,17 @@ class Patch:
     upstream: ClassVar[str]
 
     def check(self, env: Environment) -> str | None:
-        """Why the patch does not apply here, or None."""
+        """Return why the patch does not apply here, or None."""
         return None
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The function to stand in for `original`, of the same signature, with ``self`` or ``cls`` where it has one."""
+        """Return the function to use instead of `original`, of the same signature, with ``self`` or ``cls`` if it has one."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Applied:
-    """A report row: `skipped` is the reason, or None where the patch was on."""
+    """Hold a report row: `skipped` is the reason, or None if the patch was applied."""
 
     name: str
     why: str
@@ -65,7 +65,7 @@ class Applied:
         return self.calls.total() > 0
 
     def untried(self, versions: Mapping[str, Any]) -> str | None:
-        """Which installed version the patch was not compared with, in words; None where it was."""
+        """Return which installed version the patch was not compared with, in words; None if it was."""
         installed = {name.replace('mmcv-lite', 'mmcv'): str(value).partition('+')[0] for name, value in versions.items()}
         other = [f'{package} {installed[package]}' for package, _, version in
                  (part.strip().partition(' ') for part in self.upstream.split(','))
@@ -78,7 +78,7 @@ class Applied:
 
 @contextmanager
 def patched(patches: str | Sequence[Any] = 'auto', env: Environment | None = None) -> Iterator[list[Applied]]:
-    """Put `patches` on, yield a row for each, and take them off again, also after an error half-way.
+    """Apply `patches`, yield a row for each, and undo them, also after an error half-way.
 
     Args:
         patches: ``'auto'`` (all registered), or a list of names, of config dicts and of `Patch` objects, which may hold ``'auto'``.
@@ -95,7 +95,7 @@ def patched(patches: str | Sequence[Any] = 'auto', env: Environment | None = Non
 
 
 def resolve(patches: str | Sequence[Any]) -> list[Patch]:
-    """Names, dicts and objects -> patches, each once, in the registry's order for ``'auto'``."""
+    """Return patches for names, dicts and objects, each once, in the registry's order for ``'auto'``."""
     PATCHES.import_from_location()
     found: dict[str, Patch] = {}
     for item in _listed(patches):
@@ -131,7 +131,7 @@ def _put_on(patch: Patch, env: Environment, undo: ExitStack, named: bool) -> App
 
 
 def _in_use(target: str) -> bool:
-    """Whether the target's module has been imported; what a built model has not imported it cannot run.
+    """Return whether the target's module has been imported: a built model cannot run what it has not imported.
 
     A name that an imported module does not have, and that is no module either, counts as in use: it is an error for `_locate`.
     """
@@ -146,7 +146,7 @@ def _in_use(target: str) -> bool:
 
 
 def _counted(function: Any, calls: Counter[str], target: str) -> Any:
-    """`function`, counting its calls; anything but a plain function is left as it is, and counts as called."""
+    """Wrap `function` to count its calls; anything but a plain function is returned as it is, and counts as called."""
     if not isinstance(function, FunctionType):
         calls[target] += 1
         return function
@@ -175,7 +175,7 @@ def _replace(target: str, patch: Patch, undo: ExitStack, calls: Counter[str]) ->
 
 
 def _restore_late_copies(new: Any, original: Any, home: ModuleType) -> None:
-    """A module that was first imported while the patch was on took the replacement's binding; the patch's own keeps its function."""
+    """Restore bindings of the replacement in modules that were imported while the patch was applied."""
     for module, binding in _copies(new, home):
         if module.__name__ != getattr(new, '__module__', None):
             setattr(module, binding, original)
@@ -220,7 +220,7 @@ def _installed(package: str) -> str:
 
 
 def _copies(original: Any, home: ModuleType) -> list[tuple[ModuleType, str]]:
-    """Other modules that hold the same object, by ``from x import y``."""
+    """Return the other modules that hold the same object, by ``from x import y``."""
     found = []
     for module in list(sys.modules.values()):
         if not isinstance(module, ModuleType) or module is home:

@@ -1,4 +1,4 @@
-"""Show that a lowered file is right: against the unpatched eager model, from disk, in another process."""
+"""Verify a lowered file against the unpatched eager model, from disk, in another process."""
 from __future__ import annotations
 
 import json
@@ -24,7 +24,7 @@ MAX_SAMPLE_BYTES = 50_000_000
 
 @dataclass(frozen=True)
 class Verification:
-    """What the child process found about one artifact; `passed` is None where it was not run.
+    """Hold the result of the child process for one artifact; `passed` is None if it was not run.
 
     `eager_s` is the median time of a call of the unpatched eager model on the same input, in seconds.
     """
@@ -43,12 +43,12 @@ class Verification:
 
     @property
     def failed_samples(self) -> set[str]:
-        """The samples on which the file did not agree with eager."""
+        """Return the samples on which the file did not agree with eager."""
         return {row.sample.removesuffix(AGAIN) for row in self.rows if row.stage == EAGER and not row.passed}
 
     @property
     def seconds(self) -> float | None:
-        """The median time of a call of the file; None where it was not run, or does not run."""
+        """Return the median time of a call of the file; None if it did not run."""
         return self.found.get('p50_s') if self.found else None
 
     @property
@@ -57,7 +57,7 @@ class Verification:
 
     @property
     def died(self) -> bool:
-        """Whether the file took the process with it: whoever loads it next goes the same way."""
+        """Return whether the file ended the checker process."""
         return bool(self.found and self.found.get('died'))
 
     @property
@@ -66,7 +66,7 @@ class Verification:
 
 
 def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) -> list[Comparison]:
-    """Stage one of three: patched eager against unpatched, so that a wrong patch is told from a wrong lowering."""
+    """Compare patched eager with unpatched, to tell a wrong patch from a wrong lowering."""
     specs = [spec.as_dict() for spec in adapter.specs]
     floors = model_floors(samples)
     return [row for sample in samples for row in compare(
@@ -76,7 +76,7 @@ def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) 
 
 def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, device: torch.device, scratch: Path,
            started: FreshProcess | None = None, raw: Path | None = None, first: Verification | None = None) -> Verification:
-    """Check `artifact` on all `samples` in a fresh Python with torch and numpy alone, which may have been `started` before.
+    """Check `artifact` on all `samples` in a new Python process with torch and numpy alone.
 
     A file that cannot be loaded, or that takes the process with it, is one that is not shown to be right.
 
@@ -116,7 +116,7 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
 
 
 def keep_samples(artifact: Artifact, samples: Sequence[Sample], tolerance: float) -> list[str]:
-    """Write ``samples.npz`` beside the file, at most about 50 MB of it; returns the names of the samples kept.
+    """Write ``samples.npz`` beside the file, at most about 50 MB, and return the names of its samples.
 
     The first two are of one shape and kept together or not at all: they show that the outputs depend on the input. Where they are too
     large, what the export itself found about that is kept instead of them.

@@ -1,4 +1,4 @@
-"""Refuse, in words, an input that a file was not exported or not checked for, whatever its format can hold."""
+"""Refuse an input that a file was not exported or not checked for, and give the reason."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -10,7 +10,11 @@ from .conditions import refused
 
 
 def why_refused(spec: Mapping[str, Any], image: Tensor) -> str | None:
-    """Return why `image` is no input as the manifest's `spec` has it (axes, ranges, multiple_of, conditions); None where it is."""
+    """Return the reason to refuse `image`, or None.
+
+    Args:
+        spec: an input of the manifest: axes, ranges, multiple_of, minimum, conditions.
+    """
     axes = [str(axis) for axis in spec.get('axes', ())]
     if not axes:
         return None

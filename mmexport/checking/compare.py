@@ -1,4 +1,4 @@
-"""Counts, then names, then shapes, then dtypes, then values; NaN never passes."""
+"""Compare all outputs of one input: counts, names, shapes, dtypes, then values. NaN never passes."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ Tensors = Mapping[str, Tensor]
 
 
 def lost_of(name: str) -> str:
-    """Under what the floors have the share of instances that noise loses."""
+    """Return the key in the floors of the share of instances that noise loses."""
     return f'{name}: lost'
 
 
 def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], evidence: Tensors, *, sample: str, stage: str,
             floors: Mapping[str, float] | None = None, tolerance: float = DEFAULT_TOLERANCE, precision: str = FULL) -> list[Comparison]:
-    """Judge all outputs of one sample.
+    """Compare all outputs of one sample and return a row for each.
 
     Args:
         specs: the manifest's outputs, in order (name, dtype, kind).

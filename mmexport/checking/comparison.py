@@ -1,4 +1,4 @@
-"""The result of comparing one output of one input, and the rule by which it passes."""
+"""Hold the result of comparing one output of one input, and the rule by which it passes."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -19,7 +19,9 @@ CONTINUOUS = ('queries', 'pixels', 'map')
 
 @dataclass(frozen=True)
 class Comparison:
-    """Numbers of one output of one sample. All errors are relative to the expected output's largest absolute value.
+    """Hold the metrics of one output of one sample.
+
+    All errors are relative to the expected output's largest absolute value.
 
     Attributes:
         problem: why values were not compared, or cannot be (a lost output, a shape, a dtype, a NaN); never passes.
@@ -66,7 +68,7 @@ class Comparison:
 
     @property
     def reason(self) -> str | None:
-        """Why it does not pass, in words; None where it does."""
+        """Return the reason for a failure, or None."""
         if self.problem:
             return self.problem
         if self.precision != reduced.FULL:

@@ -1,4 +1,4 @@
-"""Evaluate the conditions on input sizes that a manifest lists, without running code of its author."""
+"""Evaluate the conditions on input sizes in a manifest, without running code of its author."""
 from __future__ import annotations
 
 import ast
@@ -32,7 +32,7 @@ def refused(conditions: Sequence[str], sizes: Mapping[str, int]) -> str | None:
 
 
 def check_known(conditions: Sequence[str], sizes: Mapping[str, int]) -> None:
-    """Raise ValueError where one of `conditions` has something in it that `refused` cannot evaluate."""
+    """Raise ValueError if `refused` cannot evaluate one of `conditions`."""
     for text in conditions:
         _value(ast.parse(text, mode='eval').body, sizes)
 

@@ -1,4 +1,4 @@
-"""Logits, probabilities and the like: error against the output's own scale, counted by unit."""
+"""Compare logits, probabilities and other continuous outputs by error relative to their scale."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def competing_scale(values: Tensor, axis: int) -> float:
 
 
 def _scale(kind: str, wanted: Tensor) -> Tensor:
-    """Per element: the scale of what competes, or the element's own size where that is larger (a masked class)."""
+    """Return the scale of each element: of the competing classes, or its own absolute value if larger (a masked class)."""
     if kind == 'pixels' or (kind == 'queries' and wanted.dim() == 3):
         return wanted.abs().clamp_min(competing_scale(wanted, 1 if kind == 'pixels' else 2))
     return torch.full_like(wanted, max(float(wanted.abs().max()), TINY))
@@ -37,7 +37,9 @@ def _scale(kind: str, wanted: Tensor) -> Tensor:
 
 def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor],
                        evidence: Mapping[str, Tensor], tolerance: float, clear: float | None = None) -> dict[str, Any]:
-    """`kind`: ``queries`` (N, Q, ...) counts queries, ``pixels`` (N, C, h, w) and ``map`` (N, h, w) count pixels.
+    """Compare one continuous output and return its metrics.
+
+    `kind`: ``queries`` (N, Q, ...) counts queries, ``pixels`` (N, C, h, w) and ``map`` (N, h, w) count pixels.
 
     With `clear`, decisions are compared too where the best class is ahead of the next by that much of the scale.
     ``evidence['exempt']`` (N, h, w) takes pixels out that sit on an edge of the model's own choice (PointRend's top-k).
@@ -72,19 +74,19 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
 
 
 def _units(error: Tensor, kind: str) -> Tensor:
-    """The largest error of each query, or of each pixel."""
+    """Return the largest error of each query, or of each pixel."""
     if kind == 'queries':
         return error.flatten(2).amax(dim=2).flatten()
     return (error.amax(dim=1) if kind == 'pixels' else error).flatten()
 
 
 def _without(error: Tensor, exempt: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-    """The error with zeros at exempt pixels, and which pixels remain (N, h, w)."""
+    """Return the error with zeros at exempt pixels, and which pixels remain (N, h, w)."""
     return error.masked_fill(exempt[:, None] if kind == 'pixels' else exempt, 0.0), ~exempt
 
 
 def _clear_decisions(kind: str, wanted: Tensor, got: Tensor, ahead: float) -> dict[str, float]:
-    """Of the decisions in which eager is ahead by `ahead`, the share that stays; and how many those are."""
+    """Return the share of decisions with a margin above `ahead`, and the share of those that agree."""
     axis = 1 if kind == 'pixels' else 2
     if kind == 'map' or wanted.shape[axis] == 1 or (kind == 'queries' and wanted.dim() != 3):
         return {}

@@ -1,4 +1,4 @@
-"""Loading a lowered file without the package that made it."""
+"""Load a lowered file without the package that made it."""
 from __future__ import annotations
 
 import hashlib
@@ -18,7 +18,7 @@ Runner = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 def stale(folder: Path, manifest: Mapping[str, Any], samples: str | None = None) -> str | None:
-    """Why the file, or the `samples` beside it, are not the ones that the manifest describes, or None."""
+    """Return the reason why the file, or `samples` beside it, do not match the manifest; None if they do."""
     wanted_of = {str(manifest['file']): manifest['sha256'], **manifest.get('also', {})}
     if samples is not None and 'samples_sha256' in manifest:
         wanted_of[samples] = manifest['samples_sha256']
@@ -34,7 +34,7 @@ def stale(folder: Path, manifest: Mapping[str, Any], samples: str | None = None)
 
 
 def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Guarded:
-    """A callable: image on `device` -> outputs.
+    """Load the file of `manifest` and return a callable: image on `device` -> outputs.
 
     Raises:
         ValueError: this checker does not know the backend.
@@ -47,7 +47,7 @@ def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Gua
 
 
 class Guarded:
-    """A runner that refuses what the manifest does not declare: not every format can hold such a check."""
+    """Refuse inputs that the manifest does not declare, then call the runner: not every format can hold such a check."""
 
     def __init__(self, runner: Runner, manifest: Mapping[str, Any]) -> None:
         self.runner = runner
@@ -61,7 +61,10 @@ class Guarded:
 
 
 def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[set[str]]]) -> None:
-    """Users ask for an output by its name, and here it is read by its place. A runtime may know one by several names."""
+    """Raise if the names of inputs or outputs differ from the manifest.
+
+    Users ask for an output by its name, and here it is read by its position. A runtime may know one by several names.
+    """
     for what, names in found.items():
         wanted = [str(spec['name']) for spec in manifest.get(what, ()) if 'name' in spec]
         if wanted and (len(names) != len(wanted) or not all(name in known for name, known in zip(wanted, names, strict=True))):
@@ -70,7 +73,7 @@ def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[set[str]]
 
 
 def runner_of(manifest: Mapping[str, Any]) -> Any:
-    """The module of `checking.runners` for the backend of this manifest."""
+    """Return the module of `checking.runners` for the backend of this manifest."""
     backend = str(manifest['backend'])
     if backend not in {module.name for module in pkgutil.iter_modules(runners.__path__)}:
         raise ValueError(f'no loader for backend {backend!r}')

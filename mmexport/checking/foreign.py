@@ -1,4 +1,4 @@
-"""Refuse what would run code of a folder's author when the folder is verified.
+"""Refuse files that would run code of the folder's author when they are verified.
 
 An AOTInductor package is native code, ``torch.export.load`` evaluates strings, and TorchScript can write files. The sha256 of a manifest
 shows that files belong together, not who made them.
@@ -22,7 +22,7 @@ _OUTSIDE = re.compile(rb'\b(from_file|save|rpc_sync|rpc_async|rpc_remote)\s*\(')
 
 
 class Untrusted(ValueError):
-    """Verifying this folder would run code of its author."""
+    """Report that verifying this folder would run code of its author."""
 
 
 def schema_of(manifest: Mapping[str, Any]) -> int:
@@ -30,7 +30,7 @@ def schema_of(manifest: Mapping[str, Any]) -> int:
 
 
 def refuse_foreign(folder: Path, manifest: Mapping[str, Any], trust: bool) -> None:
-    """Raise where the folder is not what this checker knows, or would run code and `trust` is off.
+    """Raise if this checker does not know the folder's format, or if it would run code and `trust` is off.
 
     Raises:
         ValueError: the manifest is newer, or names a precision that its format does not have.
@@ -51,7 +51,9 @@ def refuse_foreign(folder: Path, manifest: Mapping[str, Any], trust: bool) -> No
 
 
 def _refuse_file_operators(file: Path) -> None:
-    """Refuse TorchScript that reads or writes files, or calls other machines; the rest of the language computes and nothing else.
+    """Refuse TorchScript that reads or writes files, or calls other machines.
+
+    The other operators of the language only compute.
 
     Before the file is loaded: loading runs the ``__setstate__`` of its classes.
     """

@@ -1,4 +1,4 @@
-"""Instance rows: a set in no promised order, cut off at the K best."""
+"""Compare instance rows: an unordered set, limited to the K best."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -13,8 +13,10 @@ from .labels import MAX_NEAR
 
 def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
                       tolerance: float) -> dict[str, Any]:
-    """Match rows by label, mask and score. A mask may differ from its match only in ``mask_near`` pixels, a box only with its mask,
-    and a row may be without a match only if ``edge_rows`` says that it was about to fall out of the top K.
+    """Match rows by label, mask and score, and return their metrics.
+
+    A mask may differ from its match only in ``mask_near`` pixels, a box only with its mask, and a row may be without a match only if
+    ``edge_rows`` says that it was about to fall out of the top K.
     """
     rows = unsure = 0
     tally = _Tally(tolerance * max(float(expected['scores'].abs().max()), 1e-12))
@@ -53,7 +55,7 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
 
 @dataclass
 class _Tally:
-    """What went wrong in matched rows, row by row."""
+    """Count the errors of matched rows."""
 
     slack: float
     lost: int = 0
@@ -71,7 +73,7 @@ class _Tally:
 
 def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, count: int,
              found: int) -> list[tuple[int, int | None, float]]:
-    """For each expected row: the row that answers to it, each used once, and the IoU of the two."""
+    """Return for each expected row its match, each row used once, and the IoU of the two."""
     free = torch.ones(found, dtype=torch.bool)
     matches: list[tuple[int, int | None, float]] = []
     for row in range(count):
@@ -88,7 +90,10 @@ def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image
 
 
 def _box(mask: Tensor) -> Tensor:
-    """x1, y1, x2 + 1, y2 + 1 of what is set in (H, W); zeros for nothing. A mask may differ in near pixels, a box only with it."""
+    """Return the box (x1, y1, x2 + 1, y2 + 1) of a mask (H, W); zeros for an empty one.
+
+    A mask may differ in near pixels, a box only with its mask.
+    """
     y, x = mask.nonzero(as_tuple=True)
     if not len(y):
         return torch.zeros(4)
@@ -107,7 +112,7 @@ def _same(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: i
 
 def _best(row: int, free: Tensor, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int,
           found: int) -> tuple[int | None, float]:
-    """The free row of the same label that overlaps most, scores breaking ties; None below an IoU of one half."""
+    """Return the free row of the same label with the largest IoU, scores breaking ties; None up to an IoU of one half."""
     same = (free & (actual['labels'][image, :found] == expected['labels'][image, row])).nonzero()[:, 0]
     if not len(same):
         return None, 0.0

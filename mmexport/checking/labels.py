@@ -1,4 +1,4 @@
-"""Label maps: equal wherever eager itself was clear."""
+"""Compare label maps and panoptic maps: equal wherever eager has a clear margin."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,7 +12,9 @@ MAX_NEAR = 0.5
 
 
 def compare_labels(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tensor], tolerance: float) -> dict[str, Any]:
-    """expected, actual (N, H, W). A pixel may differ only where ``evidence['margin']``, eager's top-2 margin in units of the logits'
+    """Compare two label maps (N, H, W) and return their metrics.
+
+    A pixel may differ only where ``evidence['margin']``, eager's top-2 margin in units of the logits'
     scale, is under twice the tolerance (each of the two logits may move by one), and then only to one of ``evidence['next']``, the next
     best (N, 1 to 3, H, W); or where ``evidence['exempt']`` (N, H, W) is true, to a label that occurs.
     """
@@ -32,7 +34,9 @@ def compare_labels(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tens
 
 
 def compare_panoptic(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tensor]) -> dict[str, Any]:
-    """expected, actual (N, H, W), class + 1000 * instance. Instances are numbered in order of acceptance, so one segment more or
+    """Compare two panoptic maps (N, H, W) of class + 1000 * instance, and return their metrics.
+
+    Instances are numbered in order of acceptance, so one segment more or
     less renumbers those behind it: instances are matched by overlap within their class first. ``evidence['near']`` marks pixels
     whose winner was close, or that belong to a segment at the edge of a threshold of the config; ``evidence['candidates']`` (N, Q) are the
     classes that may stand there.
@@ -53,7 +57,12 @@ def compare_panoptic(expected: Tensor, actual: Tensor, evidence: Mapping[str, Te
 
 
 def _judge(differs: Tensor, excused: Tensor, counts: dict[str, Any], near: Tensor) -> dict[str, Any]:
-    """`excused` may differ as they do; `near` are all of which eager was unsure."""
+    """Return the metrics of pixels that differ.
+
+    Args:
+        excused: pixels that may differ as they do.
+        near: all pixels without a clear margin in eager.
+    """
     clear = differs & ~excused
     metrics = {**counts, 'pixel_agreement': float(1 - differs.double().mean()), 'differing': int(differs.sum()),
                'differing_clearly': int(clear.sum()), 'near_share': float(near.double().mean())}
@@ -63,12 +72,12 @@ def _judge(differs: Tensor, excused: Tensor, counts: dict[str, Any], near: Tenso
 
 
 def renamed_after(expected: Tensor, actual: Tensor) -> Tensor:
-    """`actual` (N, H, W) with its instances numbered as those of `expected` that they cover most; -1 where none is left."""
+    """Return `actual` (N, H, W) with instances numbered as those of `expected` that they overlap most; -1 if none is left."""
     return torch.stack([_rename(one, other) for one, other in zip(expected, actual, strict=True)])
 
 
 def _rename(expected: Tensor, actual: Tensor) -> Tensor:
-    """Give each instance of `actual` the number of the instance of the same class in `expected` that it covers most."""
+    """Give each instance of `actual` the number of the instance of its class in `expected` with the largest overlap."""
     if torch.equal(expected, actual):
         return actual
     renamed = actual.clone()

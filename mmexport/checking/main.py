@@ -1,4 +1,4 @@
-"""The program: take a folder with a lowered file, run it on its samples, compare, say what was found."""
+"""Run a lowered file on its samples, compare the outputs, and report the result."""
 from __future__ import annotations
 
 import json
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | None = None, trust: bool = False) -> dict[str, Any]:
-    """Rows, reasons and times as plain JSON-able data; `verdict` says whether it is a pass.
+    """Check one folder and return rows, reasons and times as JSON-able data; `verdict` says whether it passes.
 
     Args:
         raw: a folder with the same graph before its raw outputs were cut off; they are compared too.
@@ -105,7 +105,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
 
 
 def verdict(found: dict[str, Any]) -> str | None:
-    """Why the file is not shown to be right, in one line; None where it is."""
+    """Return in one line why the file is not shown to be right; None if it is."""
     if found['stale']:
         return str(found['stale'])
     rows = [Comparison.from_dict(row) for row in found['rows']]
@@ -121,7 +121,7 @@ def verdict(found: dict[str, Any]) -> str | None:
 
 
 def table(found: dict[str, Any]) -> str:
-    """Plain text in 80 columns, for a machine without anything installed."""
+    """Format the result as plain text in 80 columns."""
     lines = [f"{'sample':<16}{'output':<13}{'max rel':>9}{'cosine':>10}  result"]
     for content in found['rows']:
         row = Comparison.from_dict(content)
@@ -154,7 +154,7 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
 
 
 def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], device: torch.device) -> list[Comparison]:
-    """Compare the network's own outputs behind the decisions, from the graph that the file was cut from, on the samples that have them."""
+    """Compare the raw outputs of the graph that the file was cut from, on the samples that have them."""
     manifest = json.loads((folder / 'manifest.json').read_text())
     reason = stale(folder, manifest)
     if reason:
@@ -171,14 +171,14 @@ def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], d
 
 
 def _kept(runner: Runner, image: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """The answers as they were given, and what they are now."""
+    """Return the outputs of one call, and copies of them made right away."""
     with torch.no_grad():
         kept = [output for output in _all(runner(image)) if isinstance(output, Tensor)]
     return kept, [output.clone() for output in kept]
 
 
 def judge_samples(manifest: dict[str, Any], samples: Sequence[Sample], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """What the expected outputs themselves say: whether a wrong answer would have passed, how little they vary, which classes decide."""
+    """Judge the expected outputs: would a wrong answer pass, how little do they vary, which classes win."""
     specs, tolerance = manifest['outputs'], extra['tolerance']
     pairs = [(one, other) for one, other in combinations(samples, 2) if one.image.shape == other.image.shape]
     little = little_change(specs, pairs[0][0].expected, pairs[0][1].expected, tolerance, int(manifest['num_classes'])) if pairs else {}
@@ -187,7 +187,10 @@ def judge_samples(manifest: dict[str, Any], samples: Sequence[Sample], extra: Ma
 
 
 def _classes(samples: Sequence[Sample], manifest: dict[str, Any]) -> dict[str, list[int]] | None:
-    """Which classes win somewhere in the expected decisions, and which never do: a fault in those shows in the raw outputs only."""
+    """Return the classes that win somewhere in the expected decisions, and those that never do.
+
+    A fault in the latter shows in the raw outputs only.
+    """
     maps = [sample.expected[spec['name']] for sample in samples for spec in manifest['outputs']
             if spec['kind'] in ('labels', 'panoptic') and spec['name'] in sample.expected]
     rows = [sample.expected['labels'][image, :int(count)] for sample in samples if 'num' in sample.expected
@@ -213,6 +216,6 @@ def _reason(exc: Exception) -> str:
 
 
 def _exact_arithmetic() -> None:
-    """TF32 keeps 10 bits of a float32's 23; parity is measured without it."""
+    """Disable TF32, which keeps 10 of the 23 bits of a float32."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False

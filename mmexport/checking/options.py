@@ -1,4 +1,4 @@
-"""The program's options, read before torch is imported, so that ``--help`` answers at once."""
+"""Parse the program's options before torch is imported, so that ``--help`` answers at once."""
 from __future__ import annotations
 
 import argparse

@@ -1,4 +1,4 @@
-"""ONNX Runtime and OpenVINO without their telemetry: what they would send, and what they would write into the home folder for it."""
+"""Import ONNX Runtime and OpenVINO without their telemetry, and without its files in the home folder."""
 from __future__ import annotations
 
 import os
@@ -7,7 +7,10 @@ from typing import Any
 
 
 def onnxruntime() -> Any:
-    """The module. Unless it is told before its first session, it keeps a device id and a database under ``~/.cache/Microsoft``."""
+    """Return the module onnxruntime with telemetry off.
+
+    Otherwise its first session writes a device id and a database under ``~/.cache/Microsoft``.
+    """
     # Two names: releases differ in which one they read (microsoft/onnxruntime, pull requests 27379 and 29843).
     for name in ('ORT_DISABLE_TELEMETRY', 'ORT_TELEMETRY_DISABLED'):
         os.environ.setdefault(name, '1')
@@ -17,7 +20,10 @@ def onnxruntime() -> Any:
 
 
 def openvino() -> Any:
-    """The module. Its import alone sends an event and writes ``~/intel``; without the package for that it has a stub."""
+    """Return the module openvino, imported without its telemetry package, for which it has a stub.
+
+    Its import alone sends an event and writes ``~/intel``.
+    """
     hidden = 'openvino' not in sys.modules and 'openvino_telemetry' not in sys.modules
     if hidden:
         sys.modules['openvino_telemetry'] = None  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""What is right for a file that computes in fewer bits: its own tolerance, and that its decisions are eager's."""
+"""Define when a file of reduced precision passes: by its median error and by its clear decisions."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -15,8 +15,11 @@ STANDS_OUT = 10.0
 
 @dataclass(frozen=True)
 class Reduced:
-    """`median`: what the median unit (pixel, query) may be off, over the output's scale. `agreement`: of the decisions in which eager is
-    ahead by twice that.
+    """Hold the limits of one precision.
+
+    Attributes:
+        median: the error of the median unit (pixel, query) over the output's scale.
+        agreement: the share of equal decisions where eager's margin is above twice the median.
     """
 
     median: float
@@ -35,7 +38,7 @@ def rule(precision: str) -> str:
 
 def reason(precision: str, continuous: bool, median: float | None, cosine: float | None, beyond: float | None,
            metrics: Mapping[str, Any]) -> str | None:
-    """Why an output of a file of this precision does not pass, or None."""
+    """Return the reason why an output of a file of this precision fails, or None."""
     limits = REDUCED[precision]
     if continuous:
         if median is None or cosine is None:
@@ -61,7 +64,7 @@ def reason(precision: str, continuous: bool, median: float | None, cosine: float
 
 
 def _wrong_instances(limits: Reduced, metrics: Mapping[str, Any]) -> str | None:
-    """Overlaps are of the rows that were found again: how many were, with which scores, and whether a box is its mask's, comes first."""
+    """Return what is wrong with the matched rows, or None: overlaps are computed of those only."""
     found = 1 - float(metrics['rows_lost']) / max(float(metrics['rows']), 1.0)
     if not found >= limits.agreement:
         return f'{found:.2%} of the instances are found again, {limits.agreement:.0%} must be'

@@ -1,4 +1,4 @@
-"""Inputs with the expected outputs, in one ``.npz`` that numpy alone can read."""
+"""Read and write inputs with their expected outputs, in one ``.npz`` that numpy alone can read."""
 from __future__ import annotations
 
 import json
@@ -18,7 +18,7 @@ PARTS = ('expected', 'evidence', 'patched', 'raw', 'raw_evidence')
 
 @dataclass(frozen=True)
 class Sample:
-    """One input (N, 3, H, W) and what is known of it.
+    """Hold one input (N, C, H, W) with its expected outputs.
 
     Attributes:
         expected: outputs of the unpatched eager model.
@@ -58,7 +58,7 @@ def write_samples(path: Path, samples: Sequence[Sample], extra: Mapping[str, Any
 
 
 def read_samples(path: Path) -> tuple[list[Sample], dict[str, Any]]:
-    """The inverse of `write_samples`; pickles are refused."""
+    """Read what `write_samples` wrote; pickles are refused."""
     with np.load(path, allow_pickle=False) as content:
         index = json.loads(str(content[INDEX]))
         samples = []

@@ -1,4 +1,4 @@
-"""How long a call takes, measured briefly: the check is about being right, and benchmarks/ measures speed."""
+"""Measure briefly how long a call takes; benchmarks/ measures speed."""
 from __future__ import annotations
 
 import statistics
@@ -12,7 +12,10 @@ CALLS, ENOUGH = 5, 2.0
 
 
 def typical(run: Callable[[], Any], device: torch.device) -> float:
-    """Median seconds of up to five calls, fewer once two seconds are spent; `run` has been called before."""
+    """Return the median seconds of up to five calls, fewer once two seconds are spent.
+
+    `run` has been called before.
+    """
     seconds: list[float] = []
     while len(seconds) < CALLS and sum(seconds) < ENOUGH:
         _settle(device)

@@ -1,4 +1,4 @@
-"""Would a wrong answer have passed? A check that cannot fail is none.
+"""Detect comparisons that a wrong answer would also pass.
 
 The rule itself is asked, over all samples: would a constant have passed everywhere, or the answer to another sample of the same shape?
 How little the expected outputs vary beyond that is a sentence in the report and no verdict.
@@ -29,7 +29,7 @@ DECISIONS = ('labels', 'panoptic', 'instance')
 
 def vacuous_outputs(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample], floors: Mapping[str, float], tolerance: float,
                     precision: str = FULL) -> dict[str, str]:
-    """By output, why the comparison of all samples could not have failed; {} where it could.
+    """Return by output why the comparison of all samples could not fail; {} if it could.
 
     Args:
         specs: the manifest's outputs.
@@ -61,7 +61,7 @@ def _words(kind: str, what: str) -> str:
 
 
 def _failing(names: Any, trials: Iterator[tuple[Callable[..., list[Comparison]], Sample, Mapping[str, Tensor]]]) -> set[str]:
-    """Names of the outputs for which one of `trials` does not pass; stops once that is so for all `names`."""
+    """Return the names of the outputs for which one of `trials` fails; stop once all `names` have."""
     failing: set[str] = set()
     for rows, sample, answer in trials:
         for row in rows(sample, answer):
@@ -92,7 +92,7 @@ def _constants(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample], ki
 
 
 def _middle(values: Sequence[Tensor], kind: str) -> Tensor:
-    """The constant that is nearest to all of `values`: half way between the smallest and the largest, by channel of pixel maps."""
+    """Return the mid-range of `values`, by channel of pixel maps: the constant nearest to all of them."""
     if kind == 'pixels':
         low = torch.stack([value.amin(dim=(0, 2, 3)) for value in values]).amin(0)
         high = torch.stack([value.amax(dim=(0, 2, 3)) for value in values]).amax(0)
@@ -102,7 +102,7 @@ def _middle(values: Sequence[Tensor], kind: str) -> Tensor:
 
 def little_change(specs: Sequence[Mapping[str, Any]], one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float,
                   num_classes: int, margin: float = 1.0) -> dict[str, str]:
-    """By output name, how two inputs of one shape have expected outputs that are much alike; {} where they vary well.
+    """Return by output how the expected outputs of two inputs are too much alike; {} if they vary well.
 
     Args:
         margin: by what factor more change is asked for.

@@ -1,4 +1,4 @@
-"""What can be done before the file is there: the imports, of which the runtime's is the longest after torch's."""
+"""Import torch and a runtime before the file exists, then wait for the order to check it."""
 from __future__ import annotations
 
 import json
@@ -9,7 +9,7 @@ from .main import main
 
 
 def wait_and_check(backend: str) -> int:
-    """Check what one line of standard input names, the program's arguments as JSON; it comes when the file of `backend` is made."""
+    """Read the program's arguments as one line of JSON from standard input, once the file of `backend` exists, and check it."""
     if ready := getattr(runner_of({'backend': backend}), 'ready', None):
         ready()
     line = sys.stdin.readline()

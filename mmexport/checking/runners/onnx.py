@@ -26,7 +26,7 @@ def ready() -> None:
 
 
 class Session:
-    """An ONNX Runtime session on `device`, with the record of which operator runs where."""
+    """Run an ONNX Runtime session on `device`, and record which operator runs where."""
 
     def __init__(self, file: Path, device: torch.device) -> None:
         onnxruntime = quiet.onnxruntime()
@@ -66,13 +66,13 @@ class Session:
 
 
 def in_half(file: Path) -> bool:
-    """Whether the manifest beside `file` says that it computes in float16."""
+    """Return whether the manifest beside `file` says float16."""
     manifest = file.with_name('manifest.json')
     return manifest.is_file() and json.loads(manifest.read_text()).get('precision') == 'float16'
 
 
 def assignment(record: Iterable[Any]) -> dict[str, set[tuple[str, str]]]:
-    """Provider -> names and operator types of its nodes, from ONNX Runtime's own record."""
+    """Return by provider the names and operator types of its nodes, from ONNX Runtime's own record."""
     found: dict[str, set[tuple[str, str]]] = {}
     for part in record:
         nodes: Iterable[Any] = part.get_nodes()
@@ -81,13 +81,13 @@ def assignment(record: Iterable[Any]) -> dict[str, set[tuple[str, str]]]:
 
 
 def strays(nodes: Iterable[tuple[str, str]], file: Path) -> list[str]:
-    """The types of operators among `nodes` that compute more than sizes."""
+    """Return the types of the operators among `nodes` that compute more than sizes."""
     pictures = answering_pictures(file)
     return sorted({kind for name, kind in nodes if kind not in SHAPE_OPS or name in pictures})
 
 
 def answering_pictures(file: Path) -> set[str]:
-    """Names of the nodes in `file` that answer with numbers in two or more axes: sizes are scalars and lists.
+    """Return the names of the nodes in `file` whose outputs have two or more axes: sizes are scalars and lists.
 
     Empty without the package onnx, which a machine that only runs files need not have; then the operators' types alone are looked at.
     """

@@ -29,7 +29,7 @@ def load(file: Path, device: torch.device) -> Callable[..., Any]:
 
 
 class Compiled:
-    """A model that OpenVINO compiled for this CPU."""
+    """Run a model that OpenVINO compiled for this CPU."""
 
     def __init__(self, compiled: Any) -> None:
         self.compiled = compiled
