@@ -1,4 +1,4 @@
-"""One method of one object, for a while."""
+"""Temporarily replace a method on one instance."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _ABSENT = object()
 
 @contextmanager
 def answering(owner: Any, method: str, answer: Any) -> Iterator[None]:
-    """Let ``owner.method`` be `answer` inside the block, on that one object; blocks may lie inside each other."""
+    """Replace ``owner.method`` by `answer` inside the block, on that object only; blocks may be nested."""
     before = vars(owner).get(method, _ABSENT)
     vars(owner)[method] = answer
     try:

@@ -1,4 +1,4 @@
-"""What a backend leaves on disk, and how it is put there."""
+"""Describe the files of one backend, and move them to their place."""
 from __future__ import annotations
 
 import ctypes
@@ -25,7 +25,7 @@ WORKSHOP, ASIDE = '.mmexport-tmp-', '.mmexport-old-'
 
 @dataclass(frozen=True)
 class Artifact:
-    """One lowered file in a folder of its own.
+    """Hold one lowered file in a folder of its own.
 
     `manifest` holds inputs, outputs, dtypes, dynamic axes, preprocessing, classes, versions and how the file was made; on disk
     ``manifest.json`` adds the sha256 of `file`, which a copy inside the file cannot hold, and those of files that belong to it.
@@ -40,7 +40,7 @@ class Artifact:
         return self.file.parent
 
     def write_manifest(self, verified: bool | None = None) -> dict[str, Any]:
-        """Write ``manifest.json`` and return its content; `verified` is None where nothing was checked (yet)."""
+        """Write ``manifest.json`` and return its content; `verified` is None if nothing was checked (yet)."""
         beside = sorted(path for path in self.folder.iterdir() if path not in (self.file, *(self.folder / name for name in OURS)))
         content = {**self.manifest, 'file': self.file.name, 'sha256': sha256(self.file),
                    'also': {path.name: sha256(path) for path in beside},
@@ -65,7 +65,7 @@ def sha256(path: Path) -> str:
 
 
 def check_work_dir(work_dir: Path) -> None:
-    """Raise where results cannot be written; leaves nothing behind that was not there.
+    """Raise if results cannot be written; create nothing.
 
     Raises:
         InputError: it is a file, or a folder in which nothing can be written.
@@ -79,7 +79,7 @@ def check_work_dir(work_dir: Path) -> None:
 
 @contextmanager
 def staging_dir(work_dir: Path) -> Iterator[Path]:
-    """A temporary folder beside the results, on the same file system; gone afterwards, and what a killed run left goes too."""
+    """Create a temporary folder beside the results, on the same file system; remove it, and those of killed runs."""
     work_dir.mkdir(parents=True, exist_ok=True)
     _tidy(work_dir)
     folder = Path(tempfile.mkdtemp(prefix=WORKSHOP, suffix=f'-{os.getpid()}', dir=work_dir))
@@ -90,7 +90,7 @@ def staging_dir(work_dir: Path) -> Iterator[Path]:
 
 
 def _tidy(work_dir: Path) -> None:
-    """Clear what a killed run left, and bring back a result that it had put aside."""
+    """Remove the folders of killed runs, and restore a result that one had moved aside."""
     for left in work_dir.glob(f'{WORKSHOP}*'):
         if not _alive(left.name):
             shutil.rmtree(left, ignore_errors=True)
@@ -113,7 +113,7 @@ def _alive(name: str) -> bool:
 
 
 def publish(new: Path, place: Path) -> None:
-    """Put the folder `new` at `place` in one step: whoever looks sees the complete old one or the complete new one."""
+    """Replace the folder `place` by `new` atomically: a reader sees the complete old one or the complete new one."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.exists():
         new.rename(place)
@@ -128,7 +128,7 @@ def publish(new: Path, place: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """renameat2(RENAME_EXCHANGE), where the C library and the file system have it."""
+    """Call renameat2(RENAME_EXCHANGE), if the C library and the file system have it."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
@@ -138,7 +138,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def link(place: Path, target: str) -> None:
-    """Make `place` a relative link to `target` in one step; a copy where the file system has no links."""
+    """Make `place` a relative link to `target` atomically; a copy if the file system has no links."""
     if place.is_symlink() and os.readlink(place) == target:
         return
     draft = place.with_name(f'.{place.name}.{os.getpid()}')
@@ -151,7 +151,7 @@ def link(place: Path, target: str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write and rename, so that a reader never sees half a file."""
+    """Write a file and rename it, so that a reader never sees half of it."""
     draft = path.with_name(f'.{path.name}.{os.getpid()}')
     draft.write_text(json.dumps(content, indent=2) + '\n')
     draft.replace(path)

@@ -1,4 +1,4 @@
-"""What the doors in tools/ share: overrides, one-line errors, exit codes."""
+"""Share code among the scripts in tools/: config overrides, one-line errors, exit codes."""
 from __future__ import annotations
 
 import argparse
@@ -36,7 +36,7 @@ def guarded(work: Callable[[], int], debug: bool = False) -> int:
 
 
 def _in_words(exc: Exception) -> tuple[str, int]:
-    """What to print, and the exit code."""
+    """Return the message of an error, and its exit code."""
     if isinstance(exc, MMExportError):
         return f'{type(exc).__name__}: {exc}', exc.exit_code
     if isinstance(exc, OSError):
@@ -47,7 +47,7 @@ def _in_words(exc: Exception) -> tuple[str, int]:
 
 
 def export(args: argparse.Namespace) -> int:
-    """``tools/export.py``: exit code 0 verified (or not asked to), 1 not shown to be right."""
+    """Run ``tools/export.py``: exit code 0 verified (or not asked to), 1 not shown to be right."""
     if args.progressive:
         return export_progressively(args)
     codes = []
@@ -62,7 +62,7 @@ def export(args: argparse.Namespace) -> int:
 
 
 def export_progressively(args: argparse.Namespace) -> int:
-    """``--progressive``: 0 where all of the model passes in every format."""
+    """Run ``--progressive``; return 0 if the whole model passes in every format."""
     from .progressive import Standing, steps
     standing = Standing()
     cfg, common = _common(args)
@@ -76,7 +76,7 @@ def export_progressively(args: argparse.Namespace) -> int:
 
 
 def _common(args: argparse.Namespace) -> tuple[Config, dict[str, Any]]:
-    """The config, and what every Exporter of this command gets."""
+    """Return the config, and the arguments of every Exporter of this command."""
     from .compat import check_packages
     from .config import load_config
     check_packages()
@@ -88,7 +88,7 @@ def _common(args: argparse.Namespace) -> tuple[Config, dict[str, Any]]:
 
 
 def exporters(args: argparse.Namespace) -> Iterator[Exporter]:
-    """An Exporter for each of ``--outputs``, over one model and one set of eager runs."""
+    """Yield an Exporter for each of ``--outputs``, over one model and one set of eager runs."""
     cfg, common = _common(args)
     from .exporter import Exporter
     from .memory import Memory
@@ -115,7 +115,7 @@ def exit_code(report: Report, unverified_is_fine: bool) -> int:
 
 
 def overrides(args: argparse.Namespace) -> dict[str, Any]:
-    """Command-line options as config overrides; ``--cfg-options`` has the last word, except over two ``--outputs``."""
+    """Return command-line options as config overrides; ``--cfg-options`` has precedence, except over two ``--outputs``."""
     from .backends import named_backends
     found: dict[str, Any] = {}
     if args.backend:
@@ -134,7 +134,7 @@ def overrides(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:
-    """``k=v`` with the value read as mmengine's DictAction reads it."""
+    """Parse ``k=v`` options, the value as mmengine's DictAction reads it."""
     from mmengine.config import DictAction
     parsed: dict[str, Any] = {}
     for option in options:
@@ -146,13 +146,13 @@ def parse_options(options: Sequence[str]) -> dict[str, Any]:
 
 
 def _quiet_upstream() -> None:
-    """Deprecation notices of torch and OpenMMLab tell users of mmexport nothing that they could act on."""
+    """Hide deprecation notices of torch and OpenMMLab, which users of mmexport cannot act on."""
     warnings.filterwarnings('ignore')
     logging.disable(logging.WARNING)
 
 
 def make_checkpoint(args: argparse.Namespace) -> int:
-    """``tools/make_checkpoint.py``."""
+    """Run ``tools/make_checkpoint.py``."""
     from .config import load_config
     from .progress import Progress
     from .seeding.checkpoint import write_checkpoint

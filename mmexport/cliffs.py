@@ -1,4 +1,4 @@
-"""Comparisons inside a model that rounding alone may decide the other way, and inputs that stand clear of them.
+"""Count comparisons inside a model that rounding may decide the other way, and move inputs off them.
 
 Masked attention asks ``sigmoid < 0.5`` of every cell of every layer. Of a small picture's 1e5 cells one may lie within rounding of the
 threshold; whether it flips is the processor's affair, and then outputs of many queries move, in a patched model or a file that
@@ -23,7 +23,7 @@ _ASKS = {overload for packet in (torch.ops.aten.lt, torch.ops.aten.le, torch.ops
 
 
 class Counted(TorchDispatchMode):
-    """Counts, in `undecided`, the comparisons of floats that lie within `WIDTH` of the larger side's scale."""
+    """Count in `undecided` the comparisons of floats that lie within `WIDTH` of the larger side's scale."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Counted(TorchDispatchMode):
 
 
 def clear_of_cliffs(image: Tensor, undecided: Callable[[Tensor], int]) -> Tensor:
-    """`image`, or where `undecided` finds a few comparisons in it, that of several slightly noisy ones that has the fewest."""
+    """Return `image`, or if `undecided` counts a few comparisons in it, the slightly noisy one with the fewest."""
     best, fewest = image, undecided(image)
     if fewest > FEW:
         return image
@@ -53,6 +53,6 @@ def clear_of_cliffs(image: Tensor, undecided: Callable[[Tensor], int]) -> Tensor
 
 
 def noise(image: Tensor, seed: int, share: float) -> Tensor:
-    """Normal noise of `share` of the image's scale, the same on every device."""
+    """Return normal noise of `share` of the image's scale, the same on every device."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(image.shape, generator=generator).to(image.device) * share * image.abs().max()

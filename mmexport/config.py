@@ -1,4 +1,4 @@
-"""Reading any OpenMMLab config and the optional ``export`` section in it."""
+"""Read any OpenMMLab config and the optional ``export`` section in it."""
 from __future__ import annotations
 
 import re
@@ -62,7 +62,7 @@ def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Conf
 
 
 def _installed(name: str) -> Path:
-    """The file of ``mmdet::retinanet/...py``, a config that an installed package brings."""
+    """Return the file of ``mmdet::retinanet/...py``, a config of an installed package."""
     from importlib.util import find_spec
     package, _, relative = name.partition('::')
     spec = find_spec(package)
@@ -72,7 +72,7 @@ def _installed(name: str) -> Path:
 
 
 def _refuse_missing_package(path: Path, exc: BaseException) -> None:
-    """Raise where a config fails because a package of OpenMMLab is not installed: that is no fault of the config."""
+    """Raise a SetupError if a config fails because a package of OpenMMLab is not installed."""
     from importlib.util import find_spec
     said = ' '.join(str(cause) for cause in causes(exc))
     for package, remedy in PACKAGES.items():
@@ -81,7 +81,7 @@ def _refuse_missing_package(path: Path, exc: BaseException) -> None:
 
 
 def export_section(cfg: Config) -> dict[str, Any]:
-    """The ``export`` section over the defaults.
+    """Return the ``export`` section merged over the defaults.
 
     Raises:
         ConfigError: a key is unknown, so that a misspelt one is not silently without effect.
@@ -128,7 +128,7 @@ def _refuse_unknown(where: str, given: Any, known: dict[str, Any]) -> None:
 
 
 def _first_cause(exc: BaseException) -> str:
-    """mmengine wraps the import that failed in its own, with all of sys.path in the message."""
+    """Unwrap a failed import, which mmengine reports with all of sys.path."""
     while exc.__cause__ or exc.__context__:
         exc = exc.__cause__ or exc.__context__  # type: ignore[assignment]
     return str(exc).splitlines()[0]

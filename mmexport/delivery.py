@@ -17,7 +17,7 @@ FAILED = 'failed'
 
 
 def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
-    """Move each artifact to its place, with the report of its run beside it, and return the report with the places in it.
+    """Move each artifact to its place, with the report of its run, and return the report with the new paths.
 
     ``report.json`` in the root is a link to the one in the first backend's folder: file and report change in the same step, so that a
     kill never leaves one run's file under another run's report.
@@ -50,7 +50,7 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
 
 
 def _forget_failure(failed: Path, backend: str) -> None:
-    """What failed before and is right now is news of yesterday."""
+    """Remove a failed result of this backend once it passes."""
     if not failed.is_dir():
         return
     if (failed / backend).is_dir():
@@ -67,7 +67,7 @@ def _root(work_dir: Path, good: bool) -> Path:
 
 
 def _refuse_what_was_changed(artifact: Artifact) -> None:
-    """What is delivered is what was checked, and the check was of the file that the manifest on disk names."""
+    """Raise if the file is not the one that was checked."""
     reason = stale(artifact.folder, Artifact.read(artifact.folder).manifest)
     if reason:
         raise VerificationError(f'after it was checked, {reason}')

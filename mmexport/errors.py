@@ -1,4 +1,4 @@
-"""The errors that mmexport raises, drawn once.
+"""Define the errors that mmexport raises.
 
     MMExportError                 exit code
     +-- InputError                2   a config, checkpoint, picture or option is wrong
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MMExportError(Exception):
-    """Anything that mmexport can explain to its user in one line."""
+    """Base class of errors that mmexport explains in one line."""
 
     exit_code = 1
 
@@ -59,7 +59,7 @@ class PatchError(MMExportError):
 
 
 class LoweringError(MMExportError):
-    """`stack` is the Python stack of the operator that failed, where a converter ran long after the model's code."""
+    """Report a failed lowering; `stack` is the Python stack of the operator that failed in a converter."""
 
     def __init__(self, words: str, stack: str | None = None) -> None:
         super().__init__(words)
@@ -75,7 +75,7 @@ class VerificationError(MMExportError):
 
 
 def causes(exc: BaseException) -> list[BaseException]:
-    """The exception and what it was raised from, outermost first."""
+    """Return the exception and those it was raised from, outermost first."""
     found = [exc]
     while (cause := found[-1].__cause__ or found[-1].__context__) is not None and cause not in found:
         found.append(cause)
@@ -83,13 +83,13 @@ def causes(exc: BaseException) -> list[BaseException]:
 
 
 def first_line(exc: BaseException) -> str:
-    """The first line that says something: some exporters follow the reason with advice, or a stack, of many lines."""
+    """Return the first line that is not empty: some exporters add advice or a stack of many lines."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip() not in ('', 'RuntimeError:')]
     return (lines or [type(exc).__name__])[0][:300]
 
 
 def last_line(exc: BaseException) -> str:
-    """The last line that says something, where C++ and TorchScript put the reason."""
+    """Return the last line that is not empty, where C++ and TorchScript put the reason."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip() not in ('', 'RuntimeError:')]
     return (lines or [type(exc).__name__])[-1][:200]
 

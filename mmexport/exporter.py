@@ -1,4 +1,4 @@
-"""The line: config and checkpoint in, a lowered file and the proof that it is right out."""
+"""Export a config and a checkpoint to lowered files, and verify them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Exporter:
-    """Exports one model and shows that the file is right.
+    """Export one model and verify the files.
 
     Args:
         cfg: any OpenMMLab config; its ``export`` section is optional.
@@ -90,7 +90,7 @@ class Exporter:
 
     @classmethod
     def from_cfg(cls, cfg: Config | dict[str, Any] | str | Path, checkpoint: str | None = None, **kwargs: Any) -> Exporter:
-        """From a Config, a dict, or the path of a config file; the rest as in the constructor."""
+        """Create an exporter from a Config, a dict, or the path of a config file; the rest as in the constructor."""
         from mmengine.config import Config
 
         from .config import load_config
@@ -172,7 +172,7 @@ class Exporter:
         return ReferenceMaker(self.section, adapter, self.shape, self.device, self.tolerance, self.memory, self.step).compute(inputs)
 
     def _guard(self, reference: Reference) -> InputGuard:
-        """What the file takes: the box of sizes that were tried, and the multiples that eager takes."""
+        """Return the guard of the file: the box of sizes that were tried, and the multiples that eager takes."""
         rules, shapes = reference.plan.rules, [tuple(sample.image.shape) for sample in reference.samples]
         dynamic = open_axes(self.section['inputs']['dynamic'] or (), rules)
         return InputGuard(self.shape, dynamic, ranges=ranges_of(shapes, dynamic) if shapes else {}, multiple_of=rules.multiple_of,
@@ -210,6 +210,6 @@ class Exporter:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """The traced shape (N, C, H, W)."""
+        """Return the traced shape (N, C, H, W)."""
         adapter = getattr(self, 'adapter', None)
         return traced_shape(self.cfg, self.section, adapter.channels if adapter else None)

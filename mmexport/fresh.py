@@ -1,4 +1,4 @@
-"""The fresh process that checks a file: started while the file is being made, for its imports take seconds and lowering one core."""
+"""Start the process that checks a file while the file is being made: its imports take seconds, and lowering one core."""
 from __future__ import annotations
 
 import json
@@ -12,7 +12,7 @@ CHECKER = Path(__file__).parent / 'checking'
 
 
 class FreshProcess:
-    """A Python with torch, numpy and one runtime imported, that knows nothing of us and waits to be told what to check.
+    """Run a Python process with torch, numpy and one runtime imported, which waits for the order to check a file.
 
     Args:
         backend: whose runtime is imported meanwhile.
@@ -28,7 +28,7 @@ class FreshProcess:
                                            stdout=subprocess.DEVNULL, stderr=said, text=True)
 
     def run(self, arguments: Sequence[str]) -> tuple[int, str]:
-        """Check what the checker's `arguments` name: the exit code, and what there was to say. Once for each process."""
+        """Pass `arguments` to the checker, once for each process; return its exit code and stderr."""
         # One that died while it waited hears nothing: then its code and its words are the answer.
         self._child.communicate(json.dumps(list(arguments)) + '\n')
         return self._child.returncode, self._said.read_text(errors='replace')
@@ -46,7 +46,7 @@ class FreshProcess:
 
 @contextmanager
 def waiting(backend: str, scratch: Path) -> Iterator[FreshProcess]:
-    """A process for the file of `backend`, gone afterwards, asked or not."""
+    """Start a process for the file of `backend`, and end it afterwards."""
     process = FreshProcess(backend, scratch)
     try:
         yield process

@@ -1,4 +1,4 @@
-"""Python's garbage collector, seldom while a great many small objects are made."""
+"""Raise the threshold of the garbage collector while tracing and model loading."""
 from __future__ import annotations
 
 import gc
@@ -11,7 +11,7 @@ MANY = 50_000
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Let a collection wait until there is something to collect; put back what was set.
+    """Raise the threshold of the garbage collector inside the block.
 
     Imports and tracing make a great many objects that stay, and collections visit them again and again. Not for the network's own passes,
     where a cycle that waits may hold large tensors.

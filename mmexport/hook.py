@@ -1,4 +1,4 @@
-"""An mmengine hook that exports the best checkpoint when training ends, and says whether the file is right."""
+"""Export the best checkpoint when training ends, as an mmengine hook, and log whether the file is right."""
 from __future__ import annotations
 
 import copy
@@ -19,7 +19,7 @@ PICTURES = 3
 
 @HOOKS.register_module()
 class ExportHook(Hook):
-    """Put ``dict(type='mmexport.ExportHook')`` into ``custom_hooks``; the config's ``export`` section applies.
+    """Export at the end of training: ``custom_hooks=[dict(type='mmexport.ExportHook')]``; the ``export`` section applies.
 
     Args:
         out_dir: default: ``export`` in the runner's work dir.
@@ -58,7 +58,7 @@ class ExportHook(Hook):
 
 
 def validation_pictures(runner: Any) -> list[str]:
-    """Files of the first pictures of the runner's own validation loader; none where it has none, or its dataset does not name them."""
+    """Return the files of the first pictures of the runner's validation loader; none if its dataset does not name them."""
     try:
         loader = runner.val_dataloader
         dataset = None if loader is None else Runner.build_dataloader(loader).dataset if isinstance(loader, dict) else loader.dataset
@@ -70,7 +70,7 @@ def validation_pictures(runner: Any) -> list[str]:
 
 
 def best_checkpoint(runner: Any) -> Path:
-    """The best checkpoint that a CheckpointHook kept, else the last one.
+    """Return the best checkpoint that a CheckpointHook kept, else the last one.
 
     Raises:
         VerificationError: no checkpoint was written.

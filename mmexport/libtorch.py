@@ -1,4 +1,4 @@
-"""``tools/pytorch2libtorch.py``: the options of mmseg 0.x, the same line behind them."""
+"""Run ``tools/pytorch2libtorch.py``, with the options of mmseg 0.x."""
 from __future__ import annotations
 
 import argparse
@@ -18,7 +18,7 @@ from .model import CheckpointOptions
 
 
 def pytorch2libtorch(args: argparse.Namespace) -> int:
-    """Exit code 0 written (and, with ``--verify``, verified), 1 not shown to be right."""
+    """Export; exit code 0 written (and, with ``--verify``, verified), 1 not shown to be right."""
     from .cli import exit_code, parse_options
     cfg = load_config(args.config, parse_options(args.cfg_options))
     section: dict[str, Any] = {'export.backends': [dict(type='TorchScript')]}
@@ -69,6 +69,6 @@ def _show(exporter: Exporter, file: Path, input_img: str | None, path: Path) -> 
 
 
 def _colours(labels: torch.Tensor) -> Any:
-    """A fixed colour for each label (H, W) -> (H, W, 3)."""
+    """Return a fixed colour for each label: (H, W) -> (H, W, 3)."""
     values = labels.numpy().astype(np.int64)
     return np.stack([(values * factor + shift) % 256 for factor, shift in ((37, 60), (91, 120), (151, 200))], axis=-1).astype(np.uint8)

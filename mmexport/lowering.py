@@ -1,4 +1,4 @@
-"""One model, the formats in turn."""
+"""Lower one model to each format in turn."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from .errors import LoweringError, MMExportError, last_line
 
 def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Tensor], Artifact], adapter: Adapter, example: Tensor,
               consultation: Consultation) -> tuple[list[Artifact], dict[str, LoweringError]]:
-    """What was made, and by format why it was not. One that cannot hold the model does not cost the user the others."""
+    """Return the artifacts, and by format the error of those that failed, which does not stop the others."""
     artifacts: list[Artifact] = []
     failed: dict[str, LoweringError] = {}
     for backend in backends:
@@ -34,7 +34,7 @@ def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Te
 
 
 def none_was_made(failed: Mapping[str, LoweringError], consultation: Consultation) -> LoweringError:
-    """The error of a run without a single file."""
+    """Return the error of a run that made no file."""
     error = LoweringError('\n'.join(['; '.join(map(str, failed.values())), *consultation.lines()]))
     error.__cause__ = list(failed.values())[-1]
     return error

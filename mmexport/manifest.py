@@ -1,4 +1,4 @@
-"""What a lowered file says about itself."""
+"""Compose the manifest of a lowered file."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def resize_rule(cfg: Config) -> dict[str, Any] | None:
-    """What the test pipeline's Resize does to a picture before the normalisation; None where it has none."""
+    """Return what the test pipeline's Resize does before the normalisation; None if it has none."""
     for step in transforms_of(cfg):
         if str(step['type']).endswith('Resize'):
             return {key: step[key] for key in ('type', 'scale', 'scale_factor', 'keep_ratio') if key in step}

@@ -1,4 +1,4 @@
-"""From a config to a model that is ready to be exported: built, loaded, in eval mode, on one device."""
+"""Build and load the model of a config: in eval mode, on one device."""
 from __future__ import annotations
 
 import copy
@@ -25,7 +25,7 @@ VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'mmpretrain', 'n
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """How a checkpoint is read; see `mmexport.checkpoint.read_state_dict`."""
+    """Hold the options of reading a checkpoint; see `mmexport.checkpoint.read_state_dict`."""
 
     ema: bool = False
     trust: bool = False
@@ -51,7 +51,7 @@ def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device =
 
 
 def dataset_meta(cfg: Config, checkpoint_meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Class names and the like: what the checkpoint was trained on, else the METAINFO of the config's own dataset."""
+    """Return class names and palette of the checkpoint's dataset, else the METAINFO of the config's own dataset."""
     saved = checkpoint_meta.get('dataset_meta')
     if isinstance(saved, Mapping) and saved.get('classes'):
         return _meta(saved)
@@ -69,7 +69,7 @@ def dataset_meta(cfg: Config, checkpoint_meta: Mapping[str, Any]) -> dict[str, A
 
 
 def _meta(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Class names, and colours where there is one for each of them."""
+    """Return class names, and colours if there is one for each of them."""
     classes = [given['classes']] if isinstance(given['classes'], str) else given['classes']
     names = [str(name) for name in classes]
     palette = given.get('palette')
@@ -142,7 +142,7 @@ def _import_scope(scope: str) -> None:
 
 
 def _unknown_type(exc: KeyError) -> tuple[str, bool]:
-    """What to say of a type that no registry has, and whether a package that is not installed would bring it."""
+    """Return the message for a type that no registry has, and whether a package that is not installed has it."""
     from mmengine.registry import DefaultScope
     text = str(exc.args[0]) if exc.args else str(exc)
     first = text.split('. Please')[0]
@@ -156,7 +156,7 @@ def _unknown_type(exc: KeyError) -> tuple[str, bool]:
 
 
 def versions() -> dict[str, Any]:
-    """Versions of everything that can change a result, for manifests and reports."""
+    """Return the versions of everything that can change a result, for manifests and reports."""
     import platform
 
     from .backends.base import format_packages

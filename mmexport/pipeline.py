@@ -1,4 +1,4 @@
-"""The model's own ``test_step`` against what an adapter answers, on every sample.
+"""Compare the model's own ``test_step`` with the adapter's outputs, on every sample.
 
 Everything else in a verification compares an adapter with itself; here OpenMMLab's own post-processing has the word. It does not depend on
 a format, so it runs once: a file that agrees with the adapter, and an adapter that agrees with ``test_step``, leave no room for a third.
@@ -31,7 +31,7 @@ from .randomness import drawn_alike
 
 @dataclass(frozen=True)
 class PipelineCheck:
-    """The adapter's decisions on one sample against ``test_step``, cropped to what is picture; or why that was not run."""
+    """Hold the comparison of one sample with ``test_step``, without padding; or why that was not run."""
 
     sample: str
     agreement: float = 0.0
@@ -56,7 +56,7 @@ class PipelineCheck:
 
 
 def why_not_run(adapter: Adapter) -> str | None:
-    """Why there is nothing to compare with ``test_step``; None where there is."""
+    """Return why there is nothing to compare with ``test_step``, or None."""
     if adapter.outputs != 'final':
         return 'raw outputs hold no decisions'
     if not callable(getattr(adapter.model, 'test_step', None)):
@@ -94,7 +94,7 @@ def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photogr
 
 
 def _judged(adapter: Adapter, sample: Sample, answers: Mapping[str, Tensor], tolerance: float, facts: dict[str, Any]) -> PipelineCheck:
-    """With the rules of the checker, scores included. The evidence is of the adapter's rows, so those are what is expected."""
+    """Compare by the rules of the checker, scores included; the evidence is of the adapter's rows, so those are expected."""
     specs = [spec.as_dict() for spec in adapter.specs]
     rows = compare(specs, sample.expected, [answers[str(spec['name'])] for spec in specs], sample.evidence, sample=sample.name,
                    stage='test_step vs adapter', floors=sample.floors, tolerance=tolerance)
@@ -125,7 +125,7 @@ def _test_step_on(adapter: Adapter, image: Tensor, steps: list[Run] | None = Non
 
 
 def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
-    """The data samples that ``model.test_step`` returns, at the size that the pipeline made and not stretched back to the file's."""
+    """Return the data samples of ``model.test_step``, at the pipeline's size and not resized back to the file's."""
     packed = deepcopy(dict(packed))
     sample = packed['data_samples']
     size = tuple(sample.metainfo['img_shape'][:2])
@@ -146,7 +146,7 @@ def check_slid(adapter: Adapter, windows: Sample, whole: Tensor, tolerance: floa
 
 
 def _cropped_agreements(answers: Mapping[str, Tensor], sample: Sample, height: int, width: int, excused: Tensor | None) -> list[float]:
-    """The share of pixels, or of instance rows, that agree wherever eager was clear and padding had no say."""
+    """Return the share of pixels, or of instance rows, that agree where eager is clear and there is no padding."""
     expected = {name: tensor[..., :height, :width] if tensor.dim() > 2 and tensor.shape[-1] == sample.image.shape[-1] else tensor
                 for name, tensor in sample.expected.items()}
     evidence = {name: tensor[..., :height, :width] if tensor.dim() > 2 else tensor for name, tensor in sample.evidence.items()}
@@ -180,7 +180,7 @@ def _on_cpu(answers: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def summary_lines(checks: Sequence[PipelineCheck]) -> list[str]:
-    """One line for all samples that agree, and one for each that does not or was not run."""
+    """Yield one line for all samples that agree, and one for each that does not or was not run."""
     if not checks:
         return []
     agree = [check for check in checks if check.passed]

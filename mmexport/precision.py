@@ -1,4 +1,4 @@
-"""Full float32 while a reference is computed."""
+"""Compute references in full float32."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import torch
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """Switch TF32 off, which keeps 10 bits of a float32's 23 and is on by default in cuDNN; put back what was set."""
+    """Disable TF32 inside the block: it keeps 10 of 23 bits and is on by default in cuDNN."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
     matmul.allow_tf32 = cudnn.allow_tf32 = False

@@ -1,4 +1,4 @@
-"""Says what is being done and how long it took, and remembers it for the report."""
+"""Print the steps of a run with their time, and keep them for the report."""
 from __future__ import annotations
 
 import sys
@@ -11,7 +11,7 @@ KINDS = ('set-up', 'lowering', 'making inputs', 'checking')
 
 
 class Progress:
-    """``with steps('Tracing'):`` shows a spinner after which the line stays with its time; `seconds` keeps all of them."""
+    """Show each step with a spinner and its time; `seconds` keeps all of them."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -35,7 +35,7 @@ class Progress:
         console.print(f'{what:<52} {took:6.1f} s')
 
     def say(self, what: str) -> None:
-        """What of the present step is being done, beside its spinner; it leaves no line."""
+        """Show the current part of the step beside its spinner."""
         if self.status is not None:
             self.status.update(f'{what} ...')
 

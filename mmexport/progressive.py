@@ -1,4 +1,4 @@
-"""A new model, forwards: its backbone, then backbone and neck, then all of it; the largest part that is right is kept."""
+"""Export the backbone of a new model, then backbone and neck, then all of it, and keep the largest part that passes."""
 from __future__ import annotations
 
 import copy
@@ -24,7 +24,7 @@ FOLDER = 'parts'
 
 @dataclass
 class Standing:
-    """By format, the largest part that passed and the one that did not."""
+    """Hold by format the largest part that passed and the one that did not."""
 
     kept: dict[str, str] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str
 
 
 def parts(cfg: Config, common: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """Word and ``export.task`` of each part that the model has; asked one by one, the model is there after the first."""
+    """Yield word and ``export.task`` of each part of the model."""
     yield Backbone.part, 'Backbone'
     model = common.get('model')
     if isinstance(model, nn.Module) and BackboneNeck.matches(model):

@@ -22,7 +22,7 @@ RAW_SAMPLES = 4
 
 @dataclass(frozen=True)
 class Proof:
-    """Checks files one after another, each in a fresh process; call it with the patches off."""
+    """Check files one after another, each in a new process; call it with the patches off."""
 
     adapter: Adapter
     tolerance: float
@@ -32,7 +32,7 @@ class Proof:
 
     def verify(self, artifacts: Sequence[Artifact], samples: list[Sample], scratch: Path,
                checker: FreshProcess | None) -> tuple[list[Verification], list[Sample]]:
-        """The verdicts, and the samples that they rest on: what lies between two answers of eager itself is looked at more closely.
+        """Return the verdicts and their samples, with more noises for samples in which the file may follow a jump of eager.
 
         Args:
             checker: a process that waits for the first file, see `mmexport.fresh`.

@@ -1,4 +1,4 @@
-"""Models that draw random numbers while they predict: one draw for all runs, so that there is something to compare.
+"""Fix the random numbers of models that draw some while they predict.
 
 SegNeXt starts its matrix factorisation from random bases, new ones on every call: eager differs from itself. Eager is therefore always run
 from `SEED`, and a patch for such a model draws the same numbers once.
@@ -15,7 +15,7 @@ SEED = 0
 
 @contextmanager
 def drawn_alike() -> Iterator[None]:
-    """Inside, the first draw is that of `SEED`; outside, nobody's random numbers change."""
+    """Seed all generators inside the block, and restore their states."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(SEED)

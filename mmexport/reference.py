@@ -30,7 +30,7 @@ LARGE, ALWAYS_SMALL = 1.2, 100_000
 
 @dataclass(frozen=True)
 class Reference:
-    """What the file is compared with.
+    """Hold what the file is compared with.
 
     Attributes:
         samples: inputs with eager's outputs, the traced one first.
@@ -47,7 +47,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class ReferenceMaker:
-    """Runs the unpatched eager model.
+    """Run the unpatched eager model on all inputs, and add inputs.
 
     Attributes:
         section: the config's ``export`` section.
@@ -119,7 +119,7 @@ class ReferenceMaker:
             return [sample for sample in self._expect(images, as_given=images) if self._decides_clearly(sample)]
 
     def _decides_clearly(self, sample: Sample) -> bool:
-        """Whether eager is sure of enough on `sample` for a comparison; says so where it is not."""
+        """Return whether eager has clear margins on enough of `sample`; note it if not."""
         specs = [spec.as_dict() for spec in self.adapter.specs]
         rows = compare(specs, sample.expected, [sample.expected[str(spec['name'])] for spec in specs], sample.evidence, sample=sample.name,
                        stage='itself', floors=sample.floors, tolerance=self.tolerance)

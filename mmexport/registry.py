@@ -1,4 +1,4 @@
-"""The registries; mmengine imports this module by itself when it meets the scope ``mmexport``.
+"""Define the registries; mmengine imports this module when it meets the scope ``mmexport``.
 
 A project of its own can add to them: ``@PATCHES.register_module()`` in a module named in its config's ``custom_imports``, then
 ``export.patches=['auto', 'MyPatch']``.

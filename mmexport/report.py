@@ -1,4 +1,4 @@
-"""The facts of one run, and their two looks: JSON and a table for a terminal of 80 columns."""
+"""Hold the facts of one run, and render them as JSON and as text of 80 columns."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from .verify import Verification
 
 @dataclass(frozen=True)
 class Report:
-    """What was done and what was found; `passed` is worked out, never stored, and None where nothing was checked."""
+    """Hold the results of one run; `passed` is computed, and None if nothing was checked."""
 
     config: str
     checkpoint: str | None
@@ -60,14 +60,14 @@ class Report:
         return None if None in verdicts or not verdicts else all(verdicts)
 
     def passed_in(self, backend: str) -> bool | None:
-        """The verdict on one format; where ``test_step`` decides otherwise than the adapter, no file can be right."""
+        """Return the verdict on one format; if ``test_step`` and the adapter differ, no file can be right."""
         if backend in self.failures or self.branches.unresolved or any(row.passed is False for row in self.pipelines):
             return False
         return next((check.passed for check in self.checks if check.backend == backend), None)
 
     @property
     def reasons(self) -> list[str]:
-        """Why it is not a pass, a line each."""
+        """Return the reasons why the run is no pass, a line each."""
         found = [f'{name}: {reason}' for name, reason in self.failures.items()]
         found += [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
         if any(not row.passed for check in self.checks for row in check.rows if row.stage == EAGER):
@@ -77,12 +77,12 @@ class Report:
 
     @property
     def time_by_kind(self) -> dict[str, float]:
-        """Seconds by kind of step, see `Progress`."""
+        """Return the seconds by kind of step, see `Progress`."""
         return dict(self.seconds_by_kind)
 
     @property
     def place_of_fault(self) -> str:
-        """Which stage introduced the fault: the patches, or the lowering."""
+        """Return the stage that introduced the fault: the patches, or the lowering."""
         wrong = [row for row in self.stages if not row.passed]
         if wrong:
             return f'the fault is in a patch: patched eager differs from eager ({wrong[0].sample}, {wrong[0].output}: {wrong[0].reason})'
@@ -104,7 +104,7 @@ class Report:
             seconds=dict(self.seconds), versions=dict(self.versions))
 
     def lines(self, verbose: bool = False) -> Iterator[str]:
-        """The terminal table, plain text, about 80 columns; `verbose` shows every row of formats that pass too."""
+        """Yield the lines of the terminal table, about 80 columns; `verbose` shows every row of formats that pass too."""
         ops = {'stand-in': 'without compiled ops (stand-in)', 'compiled': 'with compiled ops'}[self.versions['mmcv_ops']]
         yield f"{Path(self.config).name}: {self.task}, outputs '{self.outputs}', on {self.device}"
         yield f"torch {self.versions['torch']}, mmcv {ops}"
@@ -133,7 +133,7 @@ class Report:
         yield from (line for row in self.diagnoses for line in row.lines())
 
     def _input_lines(self) -> Iterator[str]:
-        """The inputs that were tried, what they span, and what was left out."""
+        """Yield the inputs that were tried, what they span, and what was left out."""
         if not self.inputs:
             return
         tried = ', '.join(f"{name} {'x'.join(map(str, (*shape[:1], *shape[2:])))}" for name, shape in self.inputs.items())
@@ -146,7 +146,7 @@ class Report:
             yield f'left out: {name}: {reason}'
 
     def _formats(self) -> Iterator[str]:
-        """One line a format: size, parity, the time of a call of its own and over eager's, where it was checked."""
+        """Yield one line a format: size, parity, the time of a call, and that over eager's."""
         yield f"{'format':<14}{'file':<12}{'MB':>7}{'parity':>9}{'p50 ms':>9}{'/eager':>8}  checked on"
         for artifact, check in zip(self.artifacts, self.checks, strict=True):
             time = f'{1e3 * check.seconds:>9.0f}{check.over_eager:>8.2f}' if check.seconds and check.over_eager else f"{'-':>9}{'-':>8}"
@@ -199,7 +199,7 @@ class Report:
                        f"{'pass' if row.passed else 'FAIL'}")
 
     def _class_lines(self, artifact: Artifact, check: Verification) -> Iterator[str]:
-        """How many classes the expected decisions show, and which they do not."""
+        """Yield how many classes the expected decisions show, and which they do not."""
         assert check.found is not None
         classes = check.found.get('classes')
         if not classes:
@@ -215,7 +215,7 @@ class Report:
 
 
 def _figure(row: Comparison | None) -> str:
-    """The error of scale, or for label maps the share of pixels that differ."""
+    """Return the error over the scale, or for label maps the share of pixels that differ."""
     if row is None or row.problem:
         return '-'
     if row.max_rel is not None:

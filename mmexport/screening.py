@@ -1,4 +1,4 @@
-"""Before anything is lowered: would this model run on the device that it is meant for?"""
+"""Audit the model for its device before anything is lowered."""
 from __future__ import annotations
 
 from typing import Any
@@ -16,7 +16,7 @@ from .errors import DeviceError, eager_in_words
 
 
 def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audit:
-    """The audit of data_preprocessor, network and decisions on one `image` of the adapter's kind, run on the CPU, as if on `device`.
+    """Audit data_preprocessor, network and decisions on one `image`, run on the CPU as if on `device`.
 
     Raises:
         InputError: the model itself fails on the image.
@@ -34,7 +34,7 @@ def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audi
 
 
 def screened(adapter: Adapter, image: Tensor, device: torch.device, fix: bool) -> Audit:
-    """`audit_adapter`; with `fix`, mending is shown to be no change: the expected outputs are computed mended, or not at all on CUDA.
+    """Run `audit_adapter`; with `fix`, also check that mending changes no output.
 
     Raises:
         DeviceError: mended, the model answers otherwise.
@@ -50,7 +50,7 @@ def screened(adapter: Adapter, image: Tensor, device: torch.device, fix: bool) -
 
 
 def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.device) -> Audit:
-    """What the audit says of the model while it is mended, and that it answers the same on the CPU.
+    """Audit the mended model, and check that its outputs on the CPU are the same.
 
     Raises:
         DeviceError: mended, the model answers otherwise.
@@ -75,7 +75,7 @@ def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.de
 
 
 def fatal(audit: Audit, device: torch.device, fix: bool) -> list[Finding]:
-    """Findings that would break an export for `device`: on the CPU only dtypes that do not go together, and parts not there."""
+    """Return the findings that would break an export for `device`: on the CPU only dtypes and missing parts."""
     found = [row for row in audit.findings if device.type == 'cuda' or row.kind in ('dtype', 'placement')]
     return [] if fix and len(mendable(found)) == len(found) else found
 
@@ -86,7 +86,7 @@ def stop_where_it_would_fail(audit: Audit, device: torch.device, fix: bool) -> N
 
 
 def _run(adapter: Adapter, image: Tensor) -> Any:
-    """Pictures come from a data loader, on the CPU; moving them is the data_preprocessor's."""
+    """Audit the data_preprocessor with a picture on the CPU, as a data loader gives it."""
     if callable(getattr(adapter.model, 'data_preprocessor', None)):
         preprocessed(adapter.model, (100 * image[0].abs()).clamp(0, 255).to('cpu', torch.uint8))
     return adapter(image)

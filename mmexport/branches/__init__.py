@@ -1,4 +1,4 @@
-"""Python branches on sizes and values: a tracer decides them once, so each must be turned by an input of the verification, or named."""
+"""Record Python branches on sizes and values, which a tracer decides once, and find inputs that turn them."""
 from .findings import Branches, judge_branches, once_in
 from .recorder import Run, Site, recorded
 from .search import BranchLog, is_place

@@ -1,4 +1,4 @@
-"""Sizes at which a model is looked at for branches, before any branch is known."""
+"""Choose the sizes at which a model is run to find its branches."""
 from __future__ import annotations
 
 from collections.abc import Sequence

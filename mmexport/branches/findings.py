@@ -1,4 +1,4 @@
-"""What a report says of the branches of a model."""
+"""Summarize the branches of a model for the report."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
@@ -11,7 +11,7 @@ from .search import BranchLog
 
 @dataclass(frozen=True)
 class Branches:
-    """The conditions of a model that a tracer decides once.
+    """Hold the conditions of a model that a tracer decides once.
 
     Attributes:
         turned: had more than one answer over the verified inputs; parity judges them.

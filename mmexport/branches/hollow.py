@@ -14,7 +14,7 @@ SMALL = 4096
 
 
 class Hollow(TorchDispatchMode):
-    """Runs what hangs on the picture without values, on the meta device; small whole numbers (tables of sizes) keep theirs."""
+    """Run a model without values, on the meta device; small integer tensors (tables of sizes) keep theirs."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = dict(kwargs or {})

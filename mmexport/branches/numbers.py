@@ -1,4 +1,4 @@
-"""Numbers that tell which branches they decide: an int and a float that are ints and floats to everybody else."""
+"""Define an int and a float that report the branches they decide."""
 from __future__ import annotations
 
 import builtins
@@ -24,7 +24,7 @@ _sinks: list[Sink] = []
 
 
 def note(frame: FrameType, what: str, answer: Any, operands: tuple[Any, ...], picture: bool) -> None:
-    """Tell the recorder in charge, if any, unless it is torch's own code that asks."""
+    """Report to the active recorder, if any, unless torch's own code asks."""
     if _sinks and not frame.f_code.co_filename.startswith(TORCH):
         _sinks[-1](frame, what, answer, operands, picture)
 
@@ -84,14 +84,14 @@ def _escape(number: Any, picture: bool) -> None:
 
 
 def _as_float(self: Any) -> float:
-    """`math.sqrt` and the like ask for this."""
+    """Convert to float, which `math.sqrt` and the like do."""
     number = plain(self)
     _escape(number, self.picture)
     return float(number)
 
 
 def _hash(self: Any) -> int:
-    """A table that is looked up by a size asks for this."""
+    """Hash, which a lookup in a table by a size does."""
     number = plain(self)
     _escape(number, self.picture)
     return hash(number)
@@ -122,7 +122,7 @@ def _scalar(number: Any) -> Any:
 
 
 class _Like(type):
-    """Stands for int or float in isinstance(), too."""
+    """Replace int or float, also in isinstance()."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, cls.__mro__[1])
@@ -151,7 +151,7 @@ class _Float(float, metaclass=_Like):
 
 
 def _range(*args: Any) -> Any:
-    """Count the turns: a tracer unrolls a loop."""
+    """Record the number of iterations: a tracer unrolls a loop."""
     bounds = [_scalar(arg) for arg in args]
     if any(isinstance(bound, RecInt) for bound in bounds):
         exact = [plain(bound) for bound in bounds]
@@ -170,7 +170,7 @@ SHIMS = {'int': _Int, 'float': _Float, 'range': _range, 'len': _len}
 
 @contextmanager
 def recording(sink: Sink) -> Iterator[None]:
-    """Give `sink` every comparison; `int`, `float`, `range` and `len` keep recording in all modules outside torch and the standard library.
+    """Report every comparison to `sink`; `int`, `float`, `range` and `len` keep recording outside torch and the standard library.
 
     What strips an int subclass in C (`int(h)`, `range(h)`, `len(x)`) is a global name in the module that uses it: it is put there for the
     time of the run, and taken away again.

@@ -1,4 +1,4 @@
-"""Where a condition stands in the source, and which conditions cannot go wrong silently."""
+"""Find where a condition is in the source, and which conditions cannot go wrong silently."""
 from __future__ import annotations
 
 import ast
@@ -63,7 +63,7 @@ def _passed_over(around: Sequence[ast.expr | ast.stmt]) -> bool:
 
 @cache
 def place_of(code: CodeType, instruction: int) -> tuple[int, int, str] | None:
-    """Find line, column and text of the expression that the frame is at; None for what cannot go wrong silently."""
+    """Return line, column and text of the expression that the frame is at; None if it cannot go wrong silently."""
     line, end, column, stop = next(islice(code.co_positions(), instruction // 2, None))
     tree, text = _tree(code.co_filename)
     if tree is None or line is None or end is None or column is None or stop is None:

@@ -1,4 +1,4 @@
-"""See calls that no recording number can see: ``torch.Size.numel`` multiplies in C, and its class takes no subclass."""
+"""Record calls of ``torch.Size.numel``, which multiplies in C and allows no subclass."""
 from __future__ import annotations
 
 import sys

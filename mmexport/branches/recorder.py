@@ -40,7 +40,7 @@ _WRAPPERS = {f'{TORCH}{name}.py' for name in ('overrides', '_tensor', 'functiona
 
 @dataclass(frozen=True)
 class Site:
-    """A condition in the source."""
+    """Describe a condition in the source."""
 
     file: str
     line: int
@@ -50,17 +50,17 @@ class Site:
 
     @property
     def place(self) -> str:
-        """FILE:LINE, the file by its last folders."""
+        """Return FILE:LINE, the file with its last folders."""
         return f'{"/".join(Path(self.file).parts[-3:])}:{self.line}'
 
     @property
     def own(self) -> bool:
-        """Whether it is code of the user's, not of an installed package."""
+        """Return whether it is the user's code, not that of an installed package."""
         return 'site-packages' not in self.file
 
     @property
     def text(self) -> str:
-        """The condition, as it is written."""
+        """Return the condition as it is written."""
         return self.code.split('   in: ')[0]
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _called_by(frame: FrameType | None) -> int:
 
 @dataclass
 class Run:
-    """What one input decided.
+    """Hold the decisions on one input.
 
     Attributes:
         answers: what value branches shall answer where there are no values.
@@ -126,7 +126,7 @@ class Run:
 
 
 class _Mode(TorchFunctionMode):
-    """Makes the sizes and scalars that a model asks for recording ones; knows which tensors come from the picture."""
+    """Return recording sizes and scalars to a model, and track which tensors come from the picture."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which branches the inputs of a verification decide, and sizes that turn the others."""
+"""Collect the branches that the inputs decide, and search sizes that turn the others."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,7 @@ class BranchLog:
         return self.swept[shape]
 
     def _runs_hollow(self) -> bool:
-        """Whether the model runs without values at a size that it is known to take."""
+        """Return whether the model runs without values at a size that it is known to take."""
         if self._hollow is None:
             error = self._without_values(min(self.shapes.values(), key=area)).error
             self._hollow, self.why_pictures = not error, error or None

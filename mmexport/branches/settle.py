@@ -20,7 +20,7 @@ PICTURES = 3
 
 
 class Unclear(Exception):
-    """Eager is not sure enough of its decisions on this picture for a comparison; another of the same size may do."""
+    """Report that eager lacks clear margins on this picture; another of the same size may have them."""
 
 
 # Runs eager on an input (its name, the image), and returns the sample with what was recorded; None where eager refuses the size.
@@ -29,7 +29,7 @@ Add = Callable[[str, Tensor], tuple[Sample, Run] | None]
 
 @dataclass
 class Settled:
-    """What `settle` found.
+    """Hold the result of `settle`.
 
     Attributes:
         branches: of the model.
@@ -86,7 +86,7 @@ def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape
 
 @dataclass
 class _Search:
-    """Adds an input for each size that turns an open branch.
+    """Add an input for each size that turns an open branch.
 
     Attributes:
         unclear: sizes at which nothing could be compared.
@@ -139,7 +139,7 @@ def _first_clear(add: Add, name: str, shape: Shape, scene: Callable[[Shape, int]
 
 
 def _plain(log: BranchLog, plain: Callable[[str, Shape], Tensor], add: Add) -> list[Sample]:
-    """Samples of the pictures without content that turn a branch on a value, of the smallest size that is still checked."""
+    """Return samples of pictures without content that turn a branch on a value, of the smallest size that is checked."""
     samples = []
     small = min(log.shapes.values(), key=lambda shape: shape[1] * shape[2])
     for kind in PLAIN:

@@ -1,4 +1,4 @@
-"""Give up inputs, so that the ranges that the others span leave out sizes which turn a branch and could not be checked."""
+"""Drop inputs, so that the ranges exclude sizes that turn a branch and could not be checked."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,7 +9,7 @@ from .search import AXES, BranchLog, Ranges
 
 
 def inputs_outside(shapes: Mapping[str, Shape], avoid: Collection[Shape], keep: Collection[str], axes: Sequence[int]) -> list[str]:
-    """Choose as few inputs as it takes; none where that cannot be done.
+    """Choose the fewest inputs to drop; none if that cannot be done.
 
     Args:
         shapes: (N, H, W) of the inputs that were checked, by name.
@@ -32,7 +32,7 @@ def inputs_outside(shapes: Mapping[str, Shape], avoid: Collection[Shape], keep: 
 
 
 def give_up(log: BranchLog, names: Collection[str], ranges: Ranges) -> Ranges:
-    """Take the inputs `names` out of `log`, with what was looked at outside the ranges of the others; returns these ranges."""
+    """Remove the inputs `names` from `log`, and runs outside the ranges of the others; return these ranges."""
     for name in names:
         del log.runs[name], log.shapes[name]
     low, high = _box(log.shapes.values())

@@ -1,1 +1,1 @@
-"""Inputs of a verification: which sizes, synthetic scenes, photographs, and pictures on which a model's classes are decided."""
+"""Make the inputs of a verification: sizes, synthetic scenes, photographs, and inputs on which classes are decided."""

@@ -1,4 +1,4 @@
-"""Inputs on which classes are decided that no other input shows.
+"""Make inputs on which classes win that win on no other input.
 
 A comparison of decisions says something where the decisions of the model vary. A good model of rare objects finds nothing in a synthetic
 scene, so scenes are changed a little, by signed gradient steps on the unpatched eager model, until it decides for other classes.
@@ -33,7 +33,7 @@ FAILURES = (RuntimeError, ValueError, TypeError, AssertionError, IndexError, Att
 
 @dataclass(frozen=True)
 class Decisive:
-    """An input, and the classes that it and the scene it was made from decide; without an image, why there is none."""
+    """Hold an input and the classes that win on it and on its scene; without an image, why there is none."""
 
     image: Tensor | None
     before: frozenset[int]

@@ -30,7 +30,7 @@ WINDOWS = 'windows'
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs by name, the traced one first.
+    """Hold the inputs by name, the traced one first.
 
     Attributes:
         plan: their shapes, and which sizes the model takes.
@@ -51,7 +51,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class InputMaker:
-    """Makes the inputs of one run.
+    """Make the inputs of one run.
 
     Attributes:
         section: the config's ``export`` section.

@@ -1,4 +1,4 @@
-"""Photographs, as the config's own test pipeline makes them.
+"""Read photographs by the config's own test pipeline.
 
 ``chelsea.png``: Chelsea the cat, 451 x 300, by Stefan van der Walt, CC0 1.0 (public domain), copied unchanged from scikit-image, whose
 docstring of ``skimage.data.chelsea`` names photographer and licence. It lies in the package so that every run has a photograph.
@@ -30,7 +30,7 @@ NAME_LENGTH = 15
 
 @dataclass(frozen=True)
 class Photograph:
-    """A picture for the lowered file, and the same for ``test_step``.
+    """Hold a picture as input of the file, and the same as input of ``test_step``.
 
     Attributes:
         image: (1, C, H, W), padded as the data_preprocessor pads; normalised unless the graph does that.

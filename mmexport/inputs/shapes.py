@@ -1,4 +1,4 @@
-"""Shapes of the inputs of a verification, and the ranges of sizes that they span."""
+"""Choose the shapes of the inputs of a verification, and compute the ranges that they span."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def input_channels(cfg: Config) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """Shapes by name, the traced one first; `dropped` says by name why an input was left out."""
+    """Hold shapes by name, the traced one first; `dropped` says by name why an input was left out."""
 
     shapes: Mapping[str, Shape]
     rules: SizeRules
@@ -133,7 +133,7 @@ def _pair(size: Sequence[int]) -> tuple[int, int]:
 
 
 def _corners(sizes: Sequence[tuple[int, int]], rules: SizeRules) -> dict[str, tuple[int, int]]:
-    """The corners of the box around `sizes` that are not among them."""
+    """Return the corners of the box around `sizes` that are not among them."""
     heights, widths = sorted(size[0] for size in sizes), sorted(size[1] for size in sizes)
     corners = [(height, width) for height in (heights[0], heights[-1]) for width in (widths[0], widths[-1])]
     return {f'corner {height}x{width}': (height, width) for height, width in corners
@@ -151,12 +151,12 @@ def open_axes(dynamic: Sequence[str], rules: SizeRules) -> tuple[str, ...]:
 
 
 def within_budget(shape: Sequence[int], size: Sequence[int]) -> bool:
-    """Whether a photograph of `size` may be checked too: checking is to take about twice what five inputs of the traced size take."""
+    """Return whether a photograph of `size` fits into the budget: about twice the time of five inputs of the traced size."""
     return int(size[0]) * int(size[1]) <= max(PHOTOGRAPH_SHARE * int(shape[2]) * int(shape[3]), SMALL_ENOUGH)
 
 
 def _refuse_untried(plan: Plan, section: Mapping[str, Any], dynamic: Sequence[str]) -> None:
-    """An axis that the manifest calls dynamic must be one that some input varies."""
+    """Raise if no input varies an axis that the manifest calls dynamic."""
     shape = plan.shapes[TRACED]
     for name in dynamic:
         varied = any(other[AXIS[name]] != shape[AXIS[name]] for other in plan.shapes.values())

@@ -1,4 +1,4 @@
-"""Which picture sizes the unpatched eager model accepts.
+"""Find out which picture sizes the unpatched eager model accepts.
 
 A U-Net takes multiples of its stride, a BEiT one size only. Inputs, declared ranges and the guard in the file follow what eager takes: a
 check at a size that eager itself refuses proves nothing, and an export must not end because of it.
@@ -17,7 +17,7 @@ SMALLEST = (64, 96, 128)
 
 @dataclass(frozen=True)
 class SizeRules:
-    """What the sides (H, W) of an input must be.
+    """Describe what the sides (H, W) of an input must be.
 
     Attributes:
         multiple_of: both sides are multiples of it.
@@ -40,7 +40,7 @@ class SizeRules:
         return max(-(-int(side) // self.multiple_of) * self.multiple_of, self.minimum)
 
     def takes(self, height: int, width: int) -> bool:
-        """Whether both sides are multiples of `multiple_of`; says nothing of models that take one size."""
+        """Return whether both sides are multiples of `multiple_of` and large enough; not for models of one size."""
         return not height % self.multiple_of and not width % self.multiple_of and min(height, width) >= self.minimum
 
 

@@ -1,4 +1,4 @@
-"""Synthetic scenes, and pictures without any content."""
+"""Draw synthetic scenes, and pictures without any content."""
 from __future__ import annotations
 
 import math
@@ -34,7 +34,7 @@ def plain_picture(shape: Sequence[int], kind: str, adapter: Adapter) -> Tensor:
 
 
 def picture(shape: Sequence[int], seed: int, adapter: Adapter | None = None) -> Tensor:
-    """A synthetic scene (N, C, H, W), normalised unless the graph does it: fields of four grains, filled and striped shapes, noise.
+    """Draw a synthetic scene (N, C, H, W), normalised unless the graph does it: noise fields, filled and striped shapes.
 
     Noise alone looks the same everywhere to a network, and smooth fields leave it undecided over wide areas; this has contours and
     texture as photographs have.
@@ -66,7 +66,7 @@ def _shape(scene: Tensor, x: Tensor, y: Tensor, generator: torch.Generator) -> T
 
 
 def photograph(path: str, size: Sequence[int], adapter: Adapter) -> Tensor:
-    """The picture file as (1, 3, H, W), stretched to `size`, read BGR as mmcv reads it."""
+    """Read the picture file as (1, 3, H, W), resized to `size`, BGR as mmcv reads it."""
     import cv2
     content = None if not Path(path).is_file() else cv2.imread(str(path), cv2.IMREAD_COLOR)
     if content is None:

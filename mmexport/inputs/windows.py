@@ -1,4 +1,4 @@
-"""Cut a picture into the windows that a sliding model goes over, and join what it answers there."""
+"""Cut a picture into the windows of a sliding model, and join the logits of the windows."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
