@@ -1,4 +1,4 @@
-"""One adapter a task: an image tensor in, a fixed tuple of named tensors out."""
+"""Wrap models for export: one adapter for each task, from an image to a fixed tuple of named tensors."""
 from .base import Adapter, OutputSpec, build_adapter
 from .mask_classification import MaskClassification
 from .open_vocabulary import OpenVocabulary

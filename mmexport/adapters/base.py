@@ -1,4 +1,4 @@
-"""What every adapter has: a model inside, tensors in and out, and what the checker has to know about them."""
+"""Define the base class of adapters: a model, its input and outputs, and what the checker must know of them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ UNSUPPORTED = frozenset({'DepthEstimator'})
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """One output of a lowered file, as its manifest describes it.
+    """Describe one output of a lowered file, as in its manifest.
 
     `kind` tells the checker which rule applies (see `mmexport.checking.comparison`): ``queries`` and ``pixels`` are continuous, with
     that as the unit in which jumps are counted; ``labels`` and ``panoptic`` are label maps; ``instance`` belongs to a row group.
@@ -37,7 +37,7 @@ class OutputSpec:
 
 
 class Adapter(nn.Module):
-    """Wraps a model for export.
+    """Wrap a model for export.
 
     Input: image ``(N, C, H, W)``, C mostly 3, float32, normalised as the data_preprocessor does; with ``normalize`` the raw picture,
     0..255 in the config's own channel order, and the normalisation is part of the graph. Output: the tensors of `specs`, in order.
@@ -61,7 +61,7 @@ class Adapter(nn.Module):
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
-        """Whether this adapter knows the architecture, by what the model has, never by its name."""
+        """Return whether this adapter knows the architecture, by the model's attributes, never by its name."""
         raise NotImplementedError
 
     @property
@@ -70,17 +70,17 @@ class Adapter(nn.Module):
 
     @property
     def raw_specs(self) -> tuple[OutputSpec, ...]:
-        """The network's own outputs, which `raw` gives; () where an adapter does not name them."""
+        """Return the specs of the raw outputs; () if an adapter does not name them."""
         return self.specs if self.outputs == 'raw' else ()
 
     @property
     def channels(self) -> int:
-        """Of the input: as many as the data_preprocessor has means, or else as the network takes."""
+        """Return the number of input channels: of the data_preprocessor's means, or else of the network."""
         return self.preprocess.channels
 
     @property
     def classes(self) -> list[str]:
-        """Names, one for each class of the model; [] where none are known.
+        """Return the names of the model's classes; [] if none are known.
 
         Raises:
             ConfigError: there is another number of names.
@@ -97,11 +97,11 @@ class Adapter(nn.Module):
         raise NotImplementedError
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
-        """The network's own outputs, before resizing and decisions; `image` is normalised."""
+        """Return the raw outputs, before resizing and decisions; `image` is normalised."""
         raise NotImplementedError
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
-        """Decisions at the size of `image`, from tensor operations only."""
+        """Return decisions at the size of `image`, from tensor operations only."""
         raise NotImplementedError
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
@@ -121,7 +121,7 @@ class Adapter(nn.Module):
 
     @contextmanager
     def with_raw(self) -> Iterator[tuple[OutputSpec, ...]]:
-        """Let `forward` return the network's own outputs behind the decisions; yields the specs of all of them.
+        """Let `forward` return the raw outputs after the decisions; yield the specs of all of them.
 
         A fault in a class that never wins does not show in decisions. The graph is captured once with both, checked, and then cut. A
         ``final`` output of the same name is the raw one enlarged (logits of a window), and shows it all.
@@ -134,7 +134,7 @@ class Adapter(nn.Module):
             self.raw_too = False
 
     def decide(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
-        """The outputs of `specs`, from the network's own; `image` is normalised."""
+        """Return the outputs of `specs`, computed from the raw ones; `image` is normalised."""
         return raw if self.outputs == 'raw' else self.final(raw, image)
 
     def watch(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
@@ -142,16 +142,16 @@ class Adapter(nn.Module):
         return self.raw(image), {}
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What the checker needs to judge a difference in ``final`` outputs: margins, edges of thresholds, and what `watch` saw."""
+        """Return what the checker needs to judge differences in ``final`` outputs: margins, thresholds, and what `watch` recorded."""
         return seen
 
     @property
     def class_count(self) -> int:
-        """How many classes `decided` chooses among; 0 where an adapter's outputs hold no decisions."""
+        """Return how many classes `decided` chooses among; 0 if the outputs hold no decisions."""
         return 0
 
     def decided(self, raw: tuple[Tensor, ...], image: Tensor) -> frozenset[int]:
-        """The classes that decisions on `image` show."""
+        """Return the classes that win somewhere on `image`."""
         return frozenset()
 
     def aim(self, raw: tuple[Tensor, ...], image: Tensor, wanted: set[int], generator: torch.Generator) -> Objective:
@@ -159,27 +159,27 @@ class Adapter(nn.Module):
         raise NotImplementedError
 
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
-        """Pixels (N, height, width) of ``final`` in which what lies beyond `height` and `width` has a say; None where it never has.
+        """Return the pixels (N, height, width) of ``final`` that depend on what lies beyond `height` and `width`; None if none do.
 
         OpenMMLab cuts the padding off before it decides; a file, which is not told of padding, cannot.
         """
         return None
 
     def data_samples(self, image: Tensor) -> list[Any]:
-        """OpenMMLab's data samples for ``test_step`` on `image`, unpadded, one for each picture of the batch."""
+        """Return OpenMMLab's data samples for ``test_step`` on `image`, unpadded, one for each picture of the batch."""
         raise NotImplementedError
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
-        """OpenMMLab's data samples, as ``test_step`` or ``predict`` returns them -> the ``final`` outputs by name, as `specs` has them."""
+        """Convert the data samples of ``test_step`` or ``predict`` to the ``final`` outputs by name."""
         raise NotImplementedError
 
     def notes(self) -> dict[str, Any]:
-        """What the user of the file must do outside it (sliding windows, say); goes into the manifest."""
+        """Return what the user of the file must do outside it (sliding windows, say), for the manifest."""
         return {}
 
 
 def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False) -> Adapter:
-    """The adapter for `task` (a registered class name), or the first one that knows the architecture.
+    """Return the adapter for `task` (a registered class name), or the first one that knows the architecture.
 
     Raises:
         UnsupportedModelError: none does.

@@ -1,4 +1,4 @@
-"""What eager itself says about how close its decisions were; the checker exempts those, and no others.
+"""Compute how close eager's decisions were; the checker exempts those pixels and rows, and no others.
 
 A logit that moves by d moves a sigmoid by at most d/4 and a softmax by at most d/2; hence the widths below.
 """
@@ -18,7 +18,7 @@ LOGIT_TOLERANCE = 1e-4
 
 
 def panoptic_evidence(found: dict[str, Tensor], cls_logits: Tensor, masks: Tensor, cfg: Any, void: int) -> dict[str, Tensor]:
-    """`near` (N, H, W): pixels whose winner is a near thing, or belongs to a segment at the edge of a threshold.
+    """Return `near` (N, H, W): pixels whose winner has a small margin, or belongs to a segment near a threshold.
     `borderline` (N): how many such segments. `candidates` (N, Q): the classes of queries that are kept, or nearly, else void.
     """
     cls_slack = LOGIT_TOLERANCE * competing_scale(cls_logits, 2) / 2
@@ -41,7 +41,7 @@ def panoptic_evidence(found: dict[str, Tensor], cls_logits: Tensor, masks: Tenso
 
 
 def instance_evidence(chosen: Tensor, top: dict[str, Tensor], cls_logits: Tensor) -> dict[str, Tensor]:
-    """`mask_near` (N, K, H, W): mask pixels that rounding may flip; `edge_rows` (N, K): rows that may fall out of the top K."""
+    """Return `mask_near` (N, K, H, W), mask pixels that rounding may flip, and `edge_rows` (N, K), rows near the top-K cut."""
     slack = 2 * LOGIT_TOLERANCE * float(chosen.abs().max())
     return {'mask_near': (chosen.abs() < slack) & top['thing'][:, :, None, None],
             # Two logits may move by a tolerance each, and a softmax by as much of itself.

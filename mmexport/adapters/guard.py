@@ -29,7 +29,7 @@ def _refuse_what_was_not_exported(image: Tensor, low: list[int], high: list[int]
 
 
 class InputGuard(nn.Module):
-    """Refuse, in words, an input that the file was not exported or not checked for.
+    """Refuse an input that the file was not exported or not checked for, and name the reason.
 
     Args:
         shape: the traced one.
@@ -52,12 +52,12 @@ class InputGuard(nn.Module):
 
     @property
     def fixed(self) -> bool:
-        """Whether batch, height or width takes one size only."""
+        """Return whether batch, height or width takes one size only."""
         return any(low == high and low >= 0 for axis, (low, high) in enumerate(zip(self.low, self.high, strict=True)) if axis != 1)
 
     @property
     def fixed_sides(self) -> bool:
-        """Whether height or width takes one size only."""
+        """Return whether height or width takes one size only."""
         return any(self.low[axis] == self.high[axis] and self.low[axis] >= 0 for axis in (2, 3))
 
     def forward(self, image: Tensor) -> Tensor:

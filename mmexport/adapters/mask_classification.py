@@ -1,4 +1,4 @@
-"""Panoptic and instance segmentation by mask classification: mmdet's Mask2Former and MaskFormer."""
+"""Export panoptic and instance segmentation by mask classification: mmdet's Mask2Former and MaskFormer."""
 from __future__ import annotations
 
 from typing import Any
@@ -71,7 +71,7 @@ class MaskClassification(Adapter):
         return self.num_classes
 
     def decided(self, raw: tuple[Tensor, ...], image: Tensor) -> frozenset[int]:
-        """The classes of kept segments; for instances alone, those of segments that panoptic fusion would keep."""
+        """Return the classes of kept segments; for instances alone, those that panoptic fusion would keep."""
         segments = self.panoptic(raw[0], _enlarged(raw[1], image))[0].unique()
         return frozenset(int(segment) % 1000 for segment in segments if int(segment) != self.num_classes)
 
@@ -101,12 +101,12 @@ class MaskClassification(Adapter):
         return panoptic + (self._instances(cls_logits, statistics) if self.instance_on else ())
 
     def _kept(self, cls_logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Score and class of each query (N, Q), and whether it is a candidate for a segment."""
+        """Return score and class of each query (N, Q), and whether it is a candidate for a segment."""
         scores, classes = cls_logits.softmax(dim=-1).max(dim=-1)
         return scores, classes, classes.ne(self.num_classes) & (scores > self.fusion.test_cfg.get('object_mask_thr', 0.8))
 
     def panoptic(self, cls_logits: Tensor, masks: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The segment map, and the decisions behind it (for `evidence`), from enlarged masks (N, Q, H, W)."""
+        """Return the segment map of enlarged masks (N, Q, H, W), and its intermediate decisions for `evidence`."""
         scores, classes, kept = self._kept(cls_logits)
         probabilities = masks.sigmoid()
         winner = (_weights(scores, kept)[:, :, None, None] * probabilities).argmax(dim=1)
@@ -116,7 +116,7 @@ class MaskClassification(Adapter):
 
     def _segments(self, scores: Tensor, classes: Tensor, kept: Tensor, winner: Tensor, area: Tensor,
                   sure: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The segment map from the winning queries (N, H, W), the area of each mask (N, Q) and where the winner is above one half."""
+        """Return the segment map of the winning queries (N, H, W), the areas of masks (N, Q), and where the winner is above 0.5."""
         cfg = self.fusion.test_cfg
         won = torch.zeros_like(scores).scatter_add_(1, winner.flatten(1), torch.ones_like(winner.flatten(1), dtype=scores.dtype))
         # In double, as mmdet divides Python numbers: a ratio must fall on the same side of the threshold.
@@ -131,7 +131,7 @@ class MaskClassification(Adapter):
         return result.to(torch.int32), dict(scores=scores, classes=classes, kept=kept, ratio=ratio, won=won, winner=winner)
 
     def _instances(self, cls_logits: Tensor, statistics: MaskStatistics) -> tuple[Tensor, ...]:
-        """Rows in falling order of class score, things first; rows from `num` on are zero."""
+        """Return rows in descending order of class score, things first; rows from `num` on are zero."""
         queries = self._top_queries(cls_logits)
         count, labels, thing, query = queries['count'], queries['labels'], queries['thing'], queries['query']
         assert statistics.positive is not None and statistics.columns is not None and statistics.rows is not None
@@ -165,7 +165,7 @@ class MaskClassification(Adapter):
         return found
 
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
-        """Whether a segment stays is asked of areas, of which padding has some."""
+        """Return all pixels: whether a segment is kept depends on areas, also in the padding."""
         from ..checking.labels import renamed_after
         from .evidence import panoptic_evidence
         if not self.panoptic_on:
@@ -183,7 +183,7 @@ class MaskClassification(Adapter):
                                  void=self.num_classes, things=list(range(things)), stuff=list(range(things, self.num_classes)))}
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
-        """Rows come in mmdet's order, which is any: `topk` does not sort there. Rows from `num` on are zero."""
+        """Convert mmdet's rows, whose order is arbitrary because its `topk` does not sort; rows from `num` on are zero."""
         answer: dict[str, Tensor] = {}
         if self.panoptic_on:
             answer['panoptic'] = torch.stack([sample.pred_panoptic_seg.sem_seg[0] for sample in samples]).to(torch.int32)
@@ -202,7 +202,7 @@ def _padded(rows: Tensor, count: int) -> Tensor:
 
 
 def _weights(scores: Tensor, kept: Tensor) -> Tensor:
-    """A query that is not kept must never win a pixel: its product with -1 is below every product of a kept one."""
+    """Give queries that are not kept a factor of -1, below every product of a kept one."""
     return torch.where(kept, scores, -torch.ones_like(scores))
 
 
@@ -211,18 +211,18 @@ def _enlarged(mask_logits: Tensor, image: Tensor) -> Tensor:
 
 
 def _rows(masks: Tensor, query: Tensor) -> Tensor:
-    """masks (N, Q, H, W), query (N, K) -> (N, K, H, W), without copying the index to full size."""
+    """Select masks: (N, Q, H, W), query (N, K) -> (N, K, H, W), without an index of full size."""
     image = torch.arange(query.shape[0], device=query.device)[:, None]
     return masks[image, query]
 
 
 def boxes_of(masks: Tensor) -> Tensor:
-    """masks (N, K, H, W) bool -> boxes (N, K, 4) as mmdet's mask2bbox: x1, y1, x2 + 1, y2 + 1; zeros for an empty mask."""
+    """Compute boxes (N, K, 4) of masks (N, K, H, W) as mmdet's mask2bbox: x1, y1, x2 + 1, y2 + 1; zeros for an empty mask."""
     return boxes_around(masks.any(dim=2), masks.any(dim=3))
 
 
 def boxes_around(columns: Tensor, rows: Tensor) -> Tensor:
-    """Boxes (N, K, 4) of masks that have a pixel in `columns` (N, K, W) and `rows` (N, K, H); see `boxes_of`."""
+    """Compute boxes (N, K, 4) of masks with pixels in `columns` (N, K, W) and `rows` (N, K, H); see `boxes_of`."""
     corners = []
     for filled in (columns, rows):
         position = torch.arange(filled.shape[-1], device=filled.device).expand_as(filled)

@@ -1,4 +1,4 @@
-"""What decisions need of masks at full size, in one pass over a few queries at a time.
+"""Compute statistics of enlarged masks in one pass over a few queries at a time.
 
 Enlarged masks of all queries are a hundred pictures. Several passes over them, each into memory of its own, took longer than half of the
 network; a few queries at a time stay in the processor's cache, with the same operations on the same numbers.
@@ -17,7 +17,7 @@ QUERIES = 10
 
 @dataclass(frozen=True)
 class MaskStatistics:
-    """Of enlarged mask logits (N, Q, H, W).
+    """Hold statistics of enlarged mask logits (N, Q, H, W).
 
     Attributes:
         winner: (N, H, W), the query with the largest weight times probability.
@@ -38,7 +38,7 @@ class MaskStatistics:
 
 
 def mask_statistics(mask_logits: Tensor, size: tuple[int, int], weights: Tensor, masks_too: bool) -> MaskStatistics:
-    """Enlarge mask_logits (N, Q, h, w) to `size` and go over them once; `weights` (N, Q) are of the queries."""
+    """Enlarge mask_logits (N, Q, h, w) to `size` and compute their statistics; `weights` (N, Q) are of the queries."""
     best, winner = (torch.empty(0, device=weights.device),) * 2
     halves, areas, insides, positives, columns, rows = [], [], [], [], [], []
     for first in range(0, mask_logits.shape[1], QUERIES):

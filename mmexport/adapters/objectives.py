@@ -1,4 +1,4 @@
-"""What a model's decisions are moved towards: targets chosen from its own outputs on a scene, and the distance to them.
+"""Choose target decisions from a model's outputs on a scene, and measure the distance to them.
 
 Semantic: blocks of a grid, each for a class that is to win there. Panoptic: queries, each with a class and a region of its own. A semantic
 objective leaves a panoptic head with fewer kept segments than it had, because a segment is kept by thresholds of its own.

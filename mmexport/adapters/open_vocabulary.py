@@ -1,4 +1,4 @@
-"""Semantic segmentation by masks and words: mmseg's MultimodalEncoderDecoder (SAN)."""
+"""Export open-vocabulary semantic segmentation: mmseg's MultimodalEncoderDecoder (SAN)."""
 from __future__ import annotations
 
 import torch
@@ -12,7 +12,7 @@ from .semantic_masks import SemanticMasks
 
 @ADAPTERS.register_module()
 class OpenVocabulary(SemanticMasks):
-    """Outputs as `SemanticMasks`; a class is a direction that the text encoder gave it.
+    """Wrap SAN, with outputs as `SemanticMasks`; each class is an embedding of the text encoder.
 
     The vocabulary is the model's own and does not hang on the picture: its directions are computed once, by the text encoder, and are a
     constant of the file. Another vocabulary is another file.

@@ -1,4 +1,4 @@
-"""The first part of a model alone: its backbone, or backbone and neck. Of any detector or segmentor that has them."""
+"""Export the first part of a model alone: its backbone, or backbone and neck."""
 from __future__ import annotations
 
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from .base import Adapter, OutputSpec
 
 @ADAPTERS.register_module()
 class Backbone(Adapter):
-    """``feature_0``, ``feature_1``, ... as the backbone returns them, whatever `outputs` says.
+    """Return ``feature_0``, ``feature_1``, ... of the backbone, whatever `outputs` says.
 
     It is taken only where ``export.task`` asks for it.
     """
@@ -57,20 +57,20 @@ class Backbone(Adapter):
 
 @ADAPTERS.register_module()
 class BackboneNeck(Backbone):
-    """As `Backbone`, behind the neck."""
+    """Return the features of backbone and neck, as `Backbone` does."""
 
     part = 'backbone+neck'
 
 
 def _axes(rank: int) -> tuple[tuple[str, ...], str]:
-    """Axes and kind: feature maps are counted by pixel, token lists by token."""
+    """Return axes and kind: feature maps are counted by pixel, token lists by token."""
     if rank == 4:
         return ('batch', 'channel', 'h', 'w'), 'pixels'
     return ('batch', *(f'axis_{number}' for number in range(1, rank))), 'queries' if rank >= 3 else 'map'
 
 
 def _tensors(found: Any) -> list[Tensor]:
-    """The float tensors of what a module returned, in order."""
+    """Return the float tensors of a module's outputs, in order."""
     if isinstance(found, Tensor):
         return [found] if found.is_floating_point() else []
     if isinstance(found, dict):

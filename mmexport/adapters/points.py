@@ -1,4 +1,4 @@
-"""PointRend's choice of points: where eager itself was undecided which pixels to refine.
+"""Record where PointRend's choice of points to refine is near its top-k cut.
 
 A refined pixel has another value than an unrefined one, so a rounding that swaps two equally uncertain pixels is a jump. Only
 pixels at the edge of eager's own top k are exempt from comparison, and what is mixed from them when the map is enlarged.
@@ -22,7 +22,7 @@ Choice = tuple[Tensor, int, float]
 
 @contextmanager
 def recorded_points(head: Any) -> Iterator[list[Choice]]:
-    """Note each subdivision step's uncertainty (N, h, w), its number of points and the scale of the logits; nothing is changed."""
+    """Record each subdivision step's uncertainty (N, h, w), its number of points and the scale of the logits."""
     choices: list[Choice] = []
     if not hasattr(head, 'get_points_test'):
         yield choices
@@ -38,7 +38,7 @@ def recorded_points(head: Any) -> Iterator[list[Choice]]:
 
 
 def points_at_the_edge(choices: list[Choice]) -> Tensor:
-    """(N, h, w) bool at the last step's size."""
+    """Return the pixels near the top-k cut: (N, h, w) bool at the last step's size."""
     edge: Tensor | None = None
     for uncertainty, count, scale in choices:
         touched = torch.zeros_like(uncertainty, dtype=torch.bool) if edge is None else mixed_from(edge, uncertainty.shape[-2:])
@@ -48,14 +48,14 @@ def points_at_the_edge(choices: list[Choice]) -> Tensor:
 
 
 def mixed_from(edge: Tensor, size: Sequence[int]) -> Tensor:
-    """edge (N, h, w) -> (N, H, W): what bilinear resizing, with aligned corners or without, mixes from any pixel of `edge`."""
+    """Return the pixels (N, H, W) that bilinear resizing computes from any pixel of `edge` (N, h, w)."""
     mixes = [F.interpolate(edge[:, None].float(), size=tuple(size), mode='bilinear', align_corners=aligned)[:, 0] > 0
              for aligned in (False, True)]
     return mixes[0] | mixes[1]
 
 
 def _undecided(uncertainty: Tensor, touched: Tensor, count: int, scale: float) -> Tensor:
-    """(h, w) of one image: pixels that rounding can move over the k-th place.
+    """Return the pixels (h, w) of one image that rounding can move across the k-th place.
 
     Touched pixels may be anywhere, so of the others between k less their number and k are chosen: the threshold lies between the two
     values at those ranks. An uncertainty is a difference of two logits, and the threshold is one too, so they approach by four.

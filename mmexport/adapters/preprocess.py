@@ -1,4 +1,4 @@
-"""The config's data_preprocessor as graph operations, and as words for the manifest."""
+"""Express the config's data_preprocessor as graph operations, and as text for the manifest."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SIDES = (61, 83)
 
 
 def preprocessed(model: nn.Module, picture: Tensor) -> Tensor:
-    """What the model's data_preprocessor makes of a picture (C, H, W), uint8, from a data loader: an image (1, C, h, w), perhaps padded."""
+    """Apply the model's data_preprocessor to a picture (C, H, W), uint8; return an image (1, C, h, w), possibly padded."""
     from mmengine.structures import BaseDataElement
     shape = tuple(picture.shape[1:])
     sample = BaseDataElement(metainfo=dict(img_shape=shape, ori_shape=shape, pad_shape=shape, scale_factor=(1.0, 1.0)))
@@ -23,7 +23,7 @@ def preprocessed(model: nn.Module, picture: Tensor) -> Tensor:
 
 
 def network_channels(model: nn.Module) -> int:
-    """How many channels the first convolution of the network takes; 3 where there is none."""
+    """Return how many channels the first convolution of the network takes; 3 if there is none."""
     part = getattr(model, 'backbone', None)
     modules = (part if isinstance(part, nn.Module) else model).modules()
     return next((int(module.in_channels) for module in modules if isinstance(module, nn.Conv2d)), 3)
@@ -31,7 +31,7 @@ def network_channels(model: nn.Module) -> int:
 
 @dataclass(frozen=True)
 class Padding:
-    """How the data_preprocessor pads a picture when it predicts: to the right and below, after the normalisation.
+    """Describe how the data_preprocessor pads a picture when it predicts: right and bottom, after the normalisation.
 
     Attributes:
         divisor: the padded sides are multiples of it.
@@ -64,7 +64,7 @@ class Padding:
 
 
 class Preprocess(nn.Module):
-    """Normalise inside the graph, or pass on what is normalised already.
+    """Normalise the image inside the graph, or return it unchanged.
 
     Args:
         mean, std: per channel, on the 0..255 scale, after the channel flip, as in mmengine's ImgDataPreprocessor.
@@ -108,25 +108,25 @@ class Preprocess(nn.Module):
 
     @property
     def order(self) -> list[int]:
-        """Of channels, by threes: of two pictures in one tensor each is swapped."""
+        """Swap channels by threes: of two pictures in one tensor each is swapped."""
         return [first + step for first in range(0, self.channels, 3) for step in (2, 1, 0)] if self.flip else list(range(self.channels))
 
     def forward(self, image: Tensor) -> Tensor:
         return self.normalize(image) if self.inside else image
 
     def normalize(self, picture: Tensor) -> Tensor:
-        """Picture ``(N, C, H, W)``, 0..255, in the order that the file was read in -> normalised image."""
+        """Normalise a picture ``(N, C, H, W)``, 0..255, in the channel order of the file."""
         if self.flip:
             picture = picture[:, self.order]
         return (picture - self.mean) / self.std
 
     def undo(self, image: Tensor) -> Tensor:
-        """The other way: what `normalize` would turn into `image`."""
+        """Return the picture that `normalize` would turn into `image`."""
         picture = image * self.std + self.mean
         return picture[:, self.order] if self.flip else picture
 
     def check_against(self, model: nn.Module) -> None:
-        """Let the model's own data_preprocessor make an image of a picture, and see that `normalize` makes the same.
+        """Raise if `normalize` and the model's own data_preprocessor differ on a picture.
 
         A class of the user's may do more than mmengine's; every later comparison is with our own reading of it.
 
@@ -164,7 +164,7 @@ class Preprocess(nn.Module):
 
     @property
     def channel_order(self) -> str:
-        """The order of the channels of what the file takes, for pictures that are read BGR as OpenCV and mmcv read them."""
+        """Return the channel order of the file's input, for pictures read as BGR by OpenCV and mmcv."""
         if self.channels != 3:
             return f'{self.channels} channels, as the config reads them'
         return 'RGB' if self.flip and not self.inside else 'BGR'

@@ -1,4 +1,4 @@
-"""Semantic segmentation with one decode head, or a cascade of them (mmseg's EncoderDecoder family)."""
+"""Export semantic segmentation with one decode head, or a cascade of them (mmseg's EncoderDecoder family)."""
 from __future__ import annotations
 
 import math
@@ -16,14 +16,14 @@ from .points import mixed_from, points_at_the_edge, recorded_points
 
 
 class Size(tuple):  # type: ignore[type-arg]
-    """A size that is its own copy: data samples copy their metas deeply, and a symbolic size hangs on all that is known of it."""
+    """Hold a size that is not copied: data samples copy their metas deeply, and a symbolic size refers to its whole environment."""
 
     def __deepcopy__(self, memo: Any) -> Size:
         return self
 
 
 def image_metas(image: Tensor) -> list[dict[str, Any]]:
-    """Metas that say: the picture fills the input, nothing is padded. One stands for all where the batch is open."""
+    """Return metas without padding; one for the whole batch if its size is open."""
     size, batch = Size(image.shape[2:]), image.shape[0]
     return [dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size, padding_size=[0, 0, 0, 0])
             for _ in range(1 if isinstance(batch, torch.SymInt) else int(batch))]
@@ -68,7 +68,7 @@ class Segmentation(Adapter):
 
     @property
     def slides(self) -> bool:
-        """Whether ``test_step`` slides a window over the picture and averages logits where windows overlap."""
+        """Return whether ``test_step`` slides a window over the picture and averages logits where windows overlap."""
         return str(getattr(self.model, 'test_cfg', {}).get('mode', 'whole')) == 'slide'
 
     @property
@@ -87,7 +87,7 @@ class Segmentation(Adapter):
         return lambda raw, image: semantic_objective(self.class_logits(raw, image), target)
 
     def class_logits(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
-        """Logits (N, C, H, W) whose argmax is the decision; of a sigmoid's one channel both sides of the threshold."""
+        """Return logits (N, C, H, W) whose argmax is the decision; for a sigmoid's one channel both sides of the threshold."""
         logits = self.full_size(raw, image)
         return two_sided(logits, float(self.head.threshold)) if self._one_channel else logits
 
@@ -143,7 +143,7 @@ class Segmentation(Adapter):
         return {'labels': labels, 'scores': self.scores_of(logits)}
 
     def scores_of(self, logits: Tensor) -> Tensor:
-        """The score (N, H, W) of the chosen label; of one channel, ``test_step`` has taken the sigmoid already."""
+        """Return the score (N, H, W) of the chosen label; for one channel, ``test_step`` has applied the sigmoid already."""
         if logits.shape[1] == 1:
             return logits[:, 0]
         best, _ = logits.max(dim=1)

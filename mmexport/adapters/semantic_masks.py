@@ -1,4 +1,4 @@
-"""Semantic segmentation by mask classification: mmseg's Mask2Former and MaskFormer heads."""
+"""Export semantic segmentation by mask classification: mmseg's Mask2Former and MaskFormer heads."""
 from __future__ import annotations
 
 import torch
@@ -38,7 +38,7 @@ class SemanticMasks(Segmentation):
         return cls_logits[-1], mask_logits[-1]
 
     def full_size(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
-        """Per-class sums (N, C, H, W), as in mmseg/models/decode_heads/mask2former_head.py."""
+        """Return per-class sums (N, C, H, W), as in mmseg/models/decode_heads/mask2former_head.py."""
         cls_logits, mask_logits = raw
         masks = F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False).sigmoid()
         return torch.einsum('bqc,bqhw->bchw', cls_logits.softmax(dim=-1)[..., :-1], masks)

@@ -1,4 +1,4 @@
-"""Formats a model can be lowered to; one file each, and importing them registers them."""
+"""Define the formats that a model can be lowered to; importing this package registers them."""
 from importlib import import_module
 from pkgutil import iter_modules
 

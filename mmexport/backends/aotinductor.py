@@ -1,4 +1,4 @@
-"""AOTInductor: a ``.pt2`` package of machine code, which loads into Python or C++ without the model's source and without a compiler."""
+"""Lower to AOTInductor: a ``.pt2`` package of machine code for Python or C++, without the model's source or a compiler."""
 from __future__ import annotations
 
 import shutil
@@ -20,7 +20,7 @@ FOR_CPU = {'layout_optimization': False}
 
 @BACKENDS.register_module()
 class AOTInductor(ProgramBackend):
-    """Compile the exported program ahead of time. A package is for the kind of device that it was compiled on: CUDA needs a CUDA machine.
+    """Compile the exported program ahead of time, for the kind of device that it is compiled on.
 
     Args:
         options: ``inductor_configs`` for the compiler, e.g. ``{'max_autotune': True}``; over `FOR_CPU` there.

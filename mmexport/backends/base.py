@@ -1,4 +1,4 @@
-"""Two verbs and an excuse."""
+"""Define the base class of export backends: `lower()`, `load()` and `unavailable()`."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ Run = Callable[..., tuple[Tensor, ...]]
 
 
 class Backend:
-    """Lowers an adapter to one file. `name` is the folder under the work dir and the word on the command line."""
+    """Lower an adapter to one file; `name` is the folder under the work dir and the word on the command line."""
 
     name: ClassVar[str]
     # The packages that a graph goes through after torch, the runtime first.
@@ -42,11 +42,11 @@ class Backend:
         raise NotImplementedError
 
     def signed(self, manifest: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-        """The manifest with this backend's name and what it did, under its own name."""
+        """Add this backend's name and its facts to the manifest."""
         return {**manifest, 'backend': self.name, self.name: facts}
 
     def finished(self, file: Path, manifest: dict[str, Any]) -> Artifact:
-        """The file with its manifest beside it."""
+        """Write the manifest beside the file and return both as an artifact."""
         artifact = Artifact(self.name, file, manifest)
         artifact.write_manifest()
         return artifact
@@ -63,25 +63,25 @@ class Backend:
         raise NotImplementedError
 
     def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
-        """The form between the model and the file, to tell which of two steps is at fault: its name, and something that runs it."""
+        """Return the form between model and file, to find the faulty step: its name, and a callable."""
         raise NotImplementedError
 
     def load(self, artifact: Artifact, device: str | torch.device) -> Run:
-        """Load with the runner that checks the file, ``mmexport/checking/runners/<name>.py``, taking any input that the file takes."""
+        """Load the file with the checker's runner, ``mmexport/checking/runners/<name>.py``, without rules on its input."""
         return load(artifact.folder, {'backend': self.name, 'file': artifact.file.name}, torch.device(device))
 
     def unavailable(self) -> str | None:
-        """What to install, or None."""
+        """Return what to install, or None."""
         return None
 
 
 def name_of(module: nn.Module) -> str:
-    """The class that a user knows: of the model inside an adapter."""
+    """Return the name of the model's class, for an adapter that of the model inside."""
     return type(getattr(module, 'model', module)).__name__
 
 
 def build_backend(spec: str | dict[str, Any]) -> Backend:
-    """From a config dict (``dict(type='TorchScript')``) or a command-line word (``torchscript``).
+    """Build a backend from a config dict (``dict(type='TorchScript')``) or a command-line word (``torchscript``).
 
     Raises:
         ConfigError: there is no such backend.
@@ -103,29 +103,29 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
 
 
 def installed_backends() -> list[str]:
-    """The words of ``--backend all``: every backend of which the runtime is here, TorchScript first."""
+    """Return the words of ``--backend all``: every backend with an installed runtime, TorchScript first."""
     here = [word for word, name in _words().items() if BACKENDS.module_dict[name]().unavailable() is None]
     return sorted(here, key=lambda word: (word != 'torchscript', word))
 
 
 def named_backends(words: Sequence[str]) -> list[str]:
-    """``all`` is what is installed; a word beside it that is missing stays, and is an error for `build_backend`."""
+    """Replace ``all`` by the installed backends; other words stay, also unknown ones, which `build_backend` refuses."""
     found = installed_backends() if 'all' in words else []
     return [*found, *(word for word in words if word != 'all' and word not in found)]
 
 
 def format_packages() -> list[str]:
-    """Of every format, installed or not: what can change a file beside torch."""
+    """Return the packages beside torch that can change a file, of every format."""
     return list(dict.fromkeys(package for cls in BACKENDS.module_dict.values() for package in cls.packages))
 
 
 def backend_class(word: str) -> type[Backend]:
-    """The class that a word of the command line, and a manifest, stand for."""
+    """Return the class for a word of the command line or of a manifest."""
     return BACKENDS.module_dict[_words()[word]]  # type: ignore[no-any-return]
 
 
 def _words() -> dict[str, str]:
-    """Word on the command line -> registered class name."""
+    """Return the registered class name by command-line word."""
     BACKENDS.import_from_location()
     # A class derived from a backend inherits its word; the first one, mmexport's own, keeps it.
     words: dict[str, str] = {}

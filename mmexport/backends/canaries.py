@@ -1,4 +1,4 @@
-"""Tiny graphs of the sampling alone, in an adapter's shape, with places inside, at the border and outside."""
+"""Define tiny graphs of the sampling ops alone, with positions inside, at the border and outside."""
 from __future__ import annotations
 
 from typing import Any
@@ -13,7 +13,7 @@ from ..ops.deformable_conv import deform_conv2d
 
 
 class AttentionCanary(nn.Module):
-    """Deformable attention: image (N, 3, 16, 16) -> (N, 64, 6), two levels, two heads, two points."""
+    """Apply deformable attention: image (N, 3, 16, 16) -> (N, 64, 6), two levels, two heads, two points."""
 
     specs = (OutputSpec('sampled', 'float32', ('batch', 'query', 'channel'), 'map'),)
 
@@ -34,7 +34,7 @@ class AttentionCanary(nn.Module):
 
 
 class ConvCanary(nn.Module):
-    """Modulated deformable convolution: image (N, 3, 16, 16) -> (N, 6, 8, 8), two groups of offsets, a stride of two."""
+    """Apply modulated deformable convolution: image (N, 3, 16, 16) -> (N, 6, 8, 8), two groups of offsets, stride 2."""
 
     specs = (OutputSpec('sampled', 'float32', ('batch', 'channel', 'h', 'w'), 'map'),)
 

@@ -1,4 +1,4 @@
-"""Tiny graphs of deformable attention and convolution, run on the installed runtime before a real one is trusted to it.
+"""Test forms of deformable attention and convolution on the installed runtime, with tiny graphs, before they are used.
 
 Some runtimes compile GridSample wrongly, or rightly for a batch of one only. Which form of the sampling a runtime gets right is asked of
 the runtime itself, with places inside, at the border and outside of the levels, at batch 1 and 3, and remembered for the versions of all
@@ -29,7 +29,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Sampling:
-    """An op that has several forms (see `mmexport.ops.lowerings`), the graph that tries it, and the upstream classes that it stands for."""
+    """Describe an op with several forms (see `mmexport.ops.lowerings`): its test graph and its upstream classes."""
 
     op: str
     canary: type[nn.Module]
@@ -44,7 +44,7 @@ SAMPLINGS = (Sampling('deformable_attention', AttentionCanary, frozenset({'Multi
 
 
 def right_form(backend: ProgramBackend, device: torch.device, sampling: Sampling = SAMPLINGS[0]) -> tuple[str, dict[str, bool]]:
-    """The first form of `sampling` that `backend` gets right on `device`, and what was found of each that was tried.
+    """Return the first form of `sampling` that is right with `backend` on `device`, and the result of each tried.
 
     Raises:
         LoweringError: it gets none right.
@@ -71,7 +71,7 @@ def right_form(backend: ProgramBackend, device: torch.device, sampling: Sampling
 
 
 def _tried(backend: ProgramBackend, device: torch.device, sampling: Sampling) -> dict[str, bool | str]:
-    """Form by form until one is right: whether it is, or the error that kept the answer away."""
+    """Yield form by form whether it is right, or its error, until one is."""
     tried: dict[str, bool | str] = {}
     for form in FORMS:
         try:

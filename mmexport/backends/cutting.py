@@ -1,4 +1,4 @@
-"""One captured graph with decisions and raw outputs: both are checked, and only the decisions are delivered."""
+"""Capture one graph with decisions and raw outputs: check both, deliver the decisions only."""
 from __future__ import annotations
 
 import copy
@@ -17,7 +17,7 @@ SUFFIX = '.raw'
 
 @contextmanager
 def with_raw(adapter: Any) -> Iterator[list[dict[str, Any]]]:
-    """Let `adapter` return its raw outputs too, where they are to be checked; yields their specs, none where they are not."""
+    """Let `adapter` return its raw outputs too, if they are to be checked; yield their specs."""
     if not getattr(adapter, 'check_raw', False):
         yield []
         return
@@ -26,7 +26,7 @@ def with_raw(adapter: Any) -> Iterator[list[dict[str, Any]]]:
 
 
 def raw_folder(folder: Path) -> Path:
-    """Where the graph with raw outputs lies while it is checked; it is never delivered."""
+    """Return the folder of the graph with raw outputs, which is checked and never delivered."""
     return folder.with_name(f'{folder.name}{SUFFIX}')
 
 
@@ -47,5 +47,5 @@ def cut_program(program: ExportedProgram, count: int) -> ExportedProgram:
 
 
 def raw_manifest(manifest: dict[str, Any], raw: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The manifest of the graph with raw outputs."""
+    """Return the manifest of the graph with raw outputs."""
     return {**manifest, 'raw': list(raw), 'outputs': [*manifest['outputs'], *raw]}

@@ -1,4 +1,4 @@
-"""Decomposing an exported program node by node, where that is the same as doing it as a whole.
+"""Decompose an exported program node by node, if that gives the same as decomposing it as a whole.
 
 ``ExportedProgram.run_decompositions`` traces the whole program anew, sizes and all, to replace a handful of operators, though most nodes
 are known to the format that asks and need no more than to be copied.
@@ -26,7 +26,7 @@ ORIGIN = ('nn_module_stack', 'stack_trace', 'source_fn_stack', 'torch_fn')
 
 
 def decomposed_by_node(program: ExportedProgram) -> ExportedProgram:
-    """`program`, but its ``run_decompositions`` goes node by node: converters call that themselves, with a table of their own.
+    """Return `program` with a ``run_decompositions`` that goes node by node: converters call it with a table of their own.
 
     An operator of the table is traced alone, on the sizes that the program has noted, and put in its place. An in-place operator becomes
     the one that is not, and what was written to is then what that one returns. Where this would not be the same (see `Writes`; branches
@@ -44,7 +44,7 @@ def decomposed_by_node(program: ExportedProgram) -> ExportedProgram:
 
 
 def decomposed_by(program: ExportedProgram, run_decompositions: Callable[..., ExportedProgram]) -> ExportedProgram:
-    """A `program` like the given one, with another ``run_decompositions``: converters take no other way to have one of one's own."""
+    """Return a copy of `program` with another ``run_decompositions``, which is what converters call."""
     other = copy.copy(program)
     other.run_decompositions = run_decompositions  # type: ignore[method-assign]
     return other
@@ -86,7 +86,7 @@ class _Rewriting:
         return self._copied(node, self.now, target)
 
     def _copied(self, node: fx.Node, now: Mapping[fx.Node, Any], target: Any = None) -> fx.Node:
-        """A copy, or for an open size the first node that had it: every operator's trace asks for sizes anew."""
+        """Copy a node, or for an open size return the first node that had it: every trace asks for sizes anew."""
         value = node.meta.get('val')
         size = value.node.expr if isinstance(value, torch.SymInt) else None
         if size in self.sizes:
@@ -100,7 +100,7 @@ class _Rewriting:
         return copied
 
     def _count(self, tensor: fx.Node, value: torch.SymInt) -> fx.Node:
-        """How many elements, as a product of sizes: formats have no operator for it, and one trace of the whole asks for none."""
+        """Write the number of elements as a product of sizes: formats have no operator for it."""
         count: Any = 1
         for axis, size in enumerate(tensor.meta['val'].shape):
             if isinstance(size, torch.SymInt) and size.node.expr not in self.sizes:
@@ -119,7 +119,7 @@ class _Rewriting:
         return added
 
     def _inlined(self, node: fx.Node, decomposition: Callable[..., Any]) -> Any:
-        """The nodes that `decomposition` traces to, in the place of `node`."""
+        """Replace `node` by the nodes that `decomposition` traces to."""
         from torch.fx.experimental.proxy_tensor import make_fx
         inputs = list(node.all_input_nodes)
 
@@ -158,7 +158,7 @@ class _Rewriting:
 
 
 def _alike(node: fx.Node, inputs: Sequence[fx.Node]) -> str:
-    """Nodes of one text are decomposed into the same: a ResNet has sixty norms, and a dozen different ones."""
+    """Cache decompositions by the text of a node: a ResNet has sixty norms, and a dozen different ones."""
     known = {each: f'<{number} {_described(each.meta["val"])}>' for number, each in enumerate(inputs)}
     return f'{node.target} {fx.map_arg((node.args, node.kwargs), known.__getitem__)}'  # type: ignore[arg-type]
 
@@ -174,7 +174,7 @@ def _value(size: Any) -> Any:
 
 
 def _fakes(program: ExportedProgram) -> Any:
-    """The mode that the program's fake tensors belong to."""
+    """Return the mode of the program's fake tensors."""
     values = (node.meta.get('val') for node in program.graph.nodes)
     found = next((value.fake_mode for value in values if isinstance(value, Tensor) and hasattr(value, 'fake_mode')), None)
     if found is None:
@@ -183,7 +183,7 @@ def _fakes(program: ExportedProgram) -> Any:
 
 
 def _kept_composites() -> set[Any]:
-    """What ``run_decompositions`` itself keeps, of operators that are written in terms of others, unless the table has them."""
+    """Return the composite operators that ``run_decompositions`` keeps unless the table has them."""
     try:
         from torch._export.utils import _collect_all_valid_cia_ops
     except ImportError as exc:

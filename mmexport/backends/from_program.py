@@ -1,4 +1,4 @@
-"""What the formats have in common that start from an exported program."""
+"""Share code among the formats that start from an exported program."""
 from __future__ import annotations
 
 import copy
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ProgramBackend(Backend):
-    """Converts an exported program; a format says how in `convert`, and how it is written in `write`.
+    """Convert an exported program, by a format's `convert` and `write`.
 
     `forms` is what to prefer of the ops that have several, see `mmexport.ops.lowerings`.
     """
@@ -38,7 +38,7 @@ class ProgramBackend(Backend):
     forms: ClassVar[dict[str, str]] = {}
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
-        """What the format's own library makes of `program`; `folder` is for what it can only write. It may raise anything."""
+        """Convert `program` with the format's own library; `folder` takes temporary files. It may raise anything."""
         raise NotImplementedError
 
     def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
@@ -46,11 +46,11 @@ class ProgramBackend(Backend):
         raise NotImplementedError
 
     def copied(self, made: Any) -> Any:
-        """A copy of what `convert` made, where `write` or `cut` changes it."""
+        """Return a copy of what `convert` made, if `write` or `cut` changes it."""
         return made
 
     def cut(self, made: Any, count: int) -> Any:
-        """What `convert` made, with its first `count` outputs."""
+        """Return what `convert` made, with its first `count` outputs."""
         raise NotImplementedError
 
     def unavailable(self) -> str | None:
@@ -65,13 +65,13 @@ class ProgramBackend(Backend):
         return self.sampling(forms).lower_as_it_is(adapter, example, folder, manifest, **facts)
 
     def sampling(self, forms: Mapping[str, str]) -> ProgramBackend:
-        """This backend with other forms of the ops that sample, by op."""
+        """Return this backend with other forms of the sampling ops, by op."""
         other = copy.copy(self)
         other.forms = {**self.forms, **forms}  # type: ignore[misc]
         return other
 
     def exact(self) -> ProgramBackend:
-        """This backend in full precision, its file as the exporter leaves it: what a canary is held to."""
+        """Return this backend in full precision and without simplification, for canaries."""
         other = copy.copy(self)
         for option, plain in (('precision', 'fp32'), ('simplify', False)):
             if hasattr(other, option):
@@ -79,12 +79,12 @@ class ProgramBackend(Backend):
         return other
 
     def pedigree(self) -> str:
-        """The backend with its options and the versions of its packages: for which a canary's answer holds."""
+        """Return the cache key of canary results: the backend with its options and package versions."""
         options = ' '.join(f'{name}={value}' for name, value in sorted(vars(self.exact()).items()) if name != 'forms')
         return ' '.join(filter(None, (self.name, options, *(f'{name} {installed_version(name)}' for name in self.packages))))
 
     def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
-        """`lower` with the present `forms`; `facts` go into the manifest too."""
+        """Lower with the present `forms`; `facts` go into the manifest too."""
         dynamic = manifest['inputs'][0]['dynamic']
         with with_raw(adapter) as raw:
             program = exported_program(adapter, example, dynamic, **self.forms)
@@ -140,7 +140,7 @@ class ProgramBackend(Backend):
 
 
 def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:
-    """The Python stack of the node that a converter's error names, or of the first one of an operator that it names."""
+    """Return the Python stack of the node that a converter's error names, or of the first node of its operator."""
     said = ' '.join(map(str, causes(exc)))
     decomposed = set(re.findall(r"op='\w+\.(\w+)'", said))
     for node in program.graph.nodes:
@@ -151,5 +151,5 @@ def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:
 
 
 def _core(target: Any) -> str:
-    """``aten.special_bessel_j0.default`` -> ``bessel_j0``, as it is called once it is decomposed."""
+    """Shorten ``aten.special_bessel_j0.default`` to ``bessel_j0``, its name after decomposition."""
     return str(target).split('.')[1].removeprefix('special_') if '.' in str(target) else str(target)

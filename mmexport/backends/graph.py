@@ -1,4 +1,4 @@
-"""Reading and mending a TorchScript graph."""
+"""Read and repair a TorchScript graph."""
 from __future__ import annotations
 
 import re
@@ -15,7 +15,7 @@ _LINES = re.compile(r'^(\S+?)\((\d+)\): |File "([^"]+)", line (\d+)', re.MULTILI
 
 
 def nodes(block: Any) -> Iterator[Any]:
-    """Every node of a graph or block, those of inner blocks too."""
+    """Yield every node of a graph or block, those of inner blocks too."""
     for node in block.nodes():
         yield node
         for inner in node.blocks():
@@ -27,12 +27,12 @@ def count_kinds(graph: Any) -> Counter[str]:
 
 
 def device_literals(graph: Any) -> list[str]:
-    """Devices written into the graph as constants, e.g. ``cpu`` from ``arange(..., device=x.device)`` under a tracer."""
+    """Return devices written into the graph as constants, e.g. ``cpu`` from ``arange(..., device=x.device)`` under a tracer."""
     return [node.s('value') for node in _literals(graph)]
 
 
 def follow_input_device(graph: Any, image: Any) -> int:
-    """Let every device literal be the device of `image`; returns how many there were.
+    """Replace every device literal by the device of `image`; return how many there were.
 
     A tracer records ``device=x.device`` as the constant it was on the day of the export. ``prim::device(image)`` asks again on
     every call, so one file serves ``cpu``, ``cuda:0`` and ``cuda:1``; it survives saving and loading.
@@ -47,7 +47,7 @@ def follow_input_device(graph: Any, image: Any) -> int:
 
 
 def device_of(graph: Any, image: Any) -> Any:
-    """A value that is the device of `image` on every call, asked for at the top of `graph`."""
+    """Insert at the top of `graph` a value that is the device of `image` on every call."""
     asked = graph.create('prim::device', [image])
     asked.output().setType(torch._C.DeviceObjType.get())
     graph.prependNode(asked)
@@ -63,21 +63,21 @@ def _literals(graph: Any) -> list[Any]:
 
 
 def argument(node: Any, name: str) -> int | None:
-    """Which input of an operator has this name in its schema."""
+    """Return the index of an operator's input with this name in its schema."""
     known = node.kind().startswith('aten::') and '->' in node.schema()
     names = [each.name for each in torch._C.parse_schema(node.schema()).arguments] if known else []
     return names.index(name) if name in names else None
 
 
 def source_lines(node: Any) -> list[tuple[str, int]]:
-    """File and line of the code that a node was traced from, innermost first, as the file keeps them; torch's own left out."""
+    """Return file and line of the code that a node was traced from, innermost first, without torch's own."""
     lines = [(one or two, int(three or four)) for one, three, two, four in _LINES.findall(node.sourceRange())]
     own = [line for line in lines if not line[0].startswith('code/__torch__') and '/torch/' not in line[0]]
     return own or lines
 
 
 def dtype_literals(graph: Any) -> list[dict[str, Any]]:
-    """Operators that name a floating dtype, each with how often and from which line: on them a call in half precision stops or widens.
+    """List operators that name a floating dtype, with count and line: there a call in half precision stops or widens.
 
     The weights of a frozen file are constants too: ``half()`` converts none of them, wherever the literals are.
     """

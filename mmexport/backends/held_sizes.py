@@ -1,4 +1,4 @@
-"""For which sizes an exported program holds: what it was asked for, what its checks leave of that, and the text of those checks."""
+"""Find out for which sizes an exported program holds, by its ranges and its checks."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

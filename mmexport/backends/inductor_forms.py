@@ -1,4 +1,4 @@
-"""Operators written so that Inductor makes fast code of them for a CPU.
+"""Rewrite operators so that Inductor generates fast CPU code for them.
 
 It writes each of these as a gather and computes, for every element that it reads, where that lies. Sizes are open, so that is a division
 of integers for each, and none of it vectorizes; and what comes before the operator (a norm, a ReLU) is computed anew at every read. Here
@@ -23,7 +23,7 @@ aten = torch.ops.aten
 
 
 def in_fast_forms(program: ExportedProgram) -> ExportedProgram:
-    """The same program with `FORMS` in the place of their operators; one that has none of them is returned as it is."""
+    """Return the program with `FORMS` instead of their operators; unchanged if it has none of them."""
     if not any(node.target in FORMS for node in program.graph.nodes):
         return program
     with questions_of_the_model() as asked:
@@ -33,7 +33,7 @@ def in_fast_forms(program: ExportedProgram) -> ExportedProgram:
 
 
 def rolled(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
-    """``torch.roll``; without `dims`, of all elements in a row."""
+    """Compute ``torch.roll``; without `dims`, of the flattened tensor."""
     if not dims:
         return rolled(x.flatten(), shifts, (0,)).view(x.shape)
     for shift, axis in zip(shifts, dims, strict=True):
@@ -42,7 +42,7 @@ def rolled(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor
 
 
 def unfolded(x: Tensor, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]) -> Tensor:
-    """``F.unfold``: (N, C, H, W) -> (N, C * kernel height * kernel width, places)."""
+    """Compute ``F.unfold``: (N, C, H, W) -> (N, C * kernel height * kernel width, positions)."""
     if any(padding):
         x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
     counts = [(x.shape[2 + axis] - dilation[axis] * (kernel_size[axis] - 1) - 1) // stride[axis] + 1 for axis in (0, 1)]
@@ -53,7 +53,7 @@ def unfolded(x: Tensor, kernel_size: Sequence[int], dilation: Sequence[int], pad
 
 
 def resized(x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, scale_factors: Sequence[float] | None) -> Tensor:
-    """``F.interpolate(..., mode='bilinear')``: (N, C, H, W) -> (N, C, h, w)."""
+    """Compute ``F.interpolate(..., mode='bilinear')``: (N, C, H, W) -> (N, C, h, w)."""
     factors: Sequence[float | None] = scale_factors or (None, None)
     sizes = output_size or [torch.sym_int(side * factor) for side, factor in zip(x.shape[2:], scale_factors or (), strict=True)]
     down, across = (weights(side, size, align_corners, factor, x) for side, size, factor in zip(x.shape[2:], sizes, factors, strict=True))
@@ -61,7 +61,7 @@ def resized(x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, s
 
 
 def weights(side: Any, size: Any, align_corners: bool, factor: float | None, like: Tensor) -> Tensor:
-    """(size, side): row i is what the `side` elements weigh in element i of the result.
+    """Return the weights (size, side): row i has those of the `side` elements in element i of the result.
 
     Source: aten/src/ATen/native/UpSample.h, ``area_pixel_compute_source_index``.
     """

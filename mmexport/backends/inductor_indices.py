@@ -1,4 +1,4 @@
-"""Where Inductor's arithmetic of open sizes gives up, or comes to no end, it is helped on; what it computes stays the same."""
+"""Work around Inductor's arithmetic of open sizes where it fails or does not terminate; results stay the same."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ def helped_on() -> Iterator[None]:
 
 @contextmanager
 def undecided_is_false() -> Iterator[None]:
-    """Let a comparison of two strides that torch cannot decide be false, as its caller has it for all others.
+    """Return False for a comparison of two strides that torch cannot decide, as its caller does for all others.
 
     Of sizes like (a + 1) * (b + 1) sympy's remainder has a division in it, for which torch knows no range and raises ValueRangeError,
     though what it asks is only whether a layout may stay as it is; "no" makes it copy. SegFormer's sizes are such. Checked on torch 2.13.0
@@ -60,7 +60,7 @@ def sums_multiplied_out() -> Iterator[None]:
 
 
 def multiplied_out(expression: sympy.Basic) -> sympy.Basic:
-    """`expression` as a sum of products, in which whatever is neither a sum nor a product (a floor, a remainder) is an unknown.
+    """Return `expression` as a sum of products, with anything else (a floor, a remainder) as an unknown.
 
     That is enough for a difference of two indices to become 0, 1 or the stride that it is, and costs no search.
     """
@@ -80,7 +80,7 @@ def _polynomial(expression: sympy.Expr, unknowns: dict[sympy.Expr, sympy.Dummy])
 
 
 class _Sympy:
-    """The package with another `simplify`."""
+    """Wrap the package with another `simplify`."""
 
     simplify = staticmethod(multiplied_out)
 

@@ -1,4 +1,4 @@
-"""In-place operators of an exported program, and what takes their place in one that writes to nothing."""
+"""Replace the in-place operators of an exported program by functional ones."""
 from __future__ import annotations
 
 from collections import defaultdict
@@ -11,11 +11,11 @@ from torch._ops import OpOverload
 
 
 class AsAWholeError(Exception):
-    """Something that only tracing the whole program anew resolves."""
+    """Report a case that only tracing the whole program again resolves."""
 
 
 class Writes:
-    """Which nodes hold what is written to.
+    """Return the nodes that hold what is written to.
 
     Args:
         nodes: of one graph, in their order, with the fake tensors that torch.export notes (``meta['val']``); these share memory where
@@ -37,7 +37,7 @@ class Writes:
                 self._check(node)
 
     def stale(self, node: fx.Node) -> list[fx.Node]:
-        """The nodes whose content is, from `node` on, what `node` has written."""
+        """Return the nodes whose content is, from `node` on, what `node` has written."""
         return [view for view in self.views[_memory(_written_to(node))] if self.place[view] < self.place[node]]
 
     def _check(self, node: fx.Node) -> None:
@@ -55,7 +55,7 @@ def is_write(node: fx.Node) -> bool:
 
 
 def functional(node: fx.Node) -> OpOverload:
-    """The operator that returns what the in-place one of `node` writes: ``relu_`` -> ``relu``.
+    """Return the operator that returns what the in-place one of `node` writes: ``relu_`` -> ``relu``.
 
     Raises:
         AsAWholeError: there is none, or it answers in another dtype: in place, ``half += float`` stays half.
@@ -87,6 +87,6 @@ def _memory(node: fx.Node) -> int:
 
 
 def _geometry(node: fx.Node) -> tuple[str, ...]:
-    """Written out: comparing open sizes would add to what the program asks of its input."""
+    """Compare shapes as text: comparing open sizes would add checks to the program."""
     value = node.meta['val']
     return str(tuple(value.shape)), str(tuple(value.stride())), str(value.storage_offset()), str(value.dtype)

@@ -1,4 +1,4 @@
-"""Checks in an exported program that limit its sizes for no reason of the model's.
+"""Remove checks in an exported program that limit its sizes for no reason of the model's.
 
 Whether a size is 1, or two sizes differ, decides in torch itself how a result is laid out in memory, never what it is; torch.export
 writes the answer of its example into the program as a check all the same, and a Swin that was exported with several windows then refuses
@@ -38,7 +38,7 @@ _MEMORY = re.compile('contiguous|overlapping|stride|channels_last')
 
 @dataclass
 class Questions:
-    """What was asked about symbolic sizes while a program was made.
+    """Hold the questions about symbolic sizes that were asked while a program was made.
 
     Attributes:
         by_model: conditions by which code outside of torch branches, in canonical form. One that torch asked first gives no check of its
@@ -52,7 +52,7 @@ class Questions:
 
 @contextmanager
 def questions_of_the_model() -> Iterator[Questions]:
-    """Note who asks about symbolic sizes inside the block."""
+    """Record who asks about symbolic sizes inside the block."""
     from torch.fx.experimental import symbolic_shapes
     questions = Questions()
     original, make = torch.SymBool.__bool__, symbolic_shapes.RuntimeAssert
@@ -82,7 +82,7 @@ def questions_of_the_model() -> Iterator[Questions]:
 
 
 def drop_layout_guards(program: ExportedProgram, questions: Questions) -> int:
-    """Take out every check of the form "these sizes differ" or "this one is larger" that torch asked for itself; returns how many.
+    """Remove every check "these sizes differ" or "this one is larger" that torch added itself; return how many.
 
     "These sizes are equal" stays, and so do checks of the model, of unknown origin, on sizes that depend on data, and those that the
     model asked too. Where an operator itself needs an inequality, it raises by itself.
@@ -149,14 +149,14 @@ def _stays(expression: Any, questions: Questions) -> bool:
 
 
 def _asked_for_memory(frame: FrameType | None) -> bool:
-    """Whether it is one of torch's functions on contiguity and strides that asks; sizes themselves are decided elsewhere."""
+    """Return whether one of torch's functions on contiguity and strides asks."""
     while frame is not None and frame.f_code.co_filename.startswith(_MACHINERY):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(_COMMON) and bool(_MEMORY.search(frame.f_code.co_name))
 
 
 def _asked_for_layout(frame: FrameType | None) -> bool:
-    """Whether torch itself asks, to lay something out; False where that cannot be told."""
+    """Return whether torch itself asks, for a memory layout; False if unknown."""
     asked_in_python = False
     while frame is not None:
         file = frame.f_code.co_filename

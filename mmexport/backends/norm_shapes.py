@@ -1,4 +1,4 @@
-"""The shape of a norm's answer, without working the norm out."""
+"""Infer the shape of a norm's output without decomposing the norm."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ NORM = torch.ops.aten._native_batch_norm_legit_no_training.default
 
 @contextmanager
 def norms_by_shape() -> Iterator[None]:
-    """While a model is traced, let a norm of a contiguous input answer at once in the input's shape.
+    """Return the input's shape for norms of contiguous inputs while a model is traced.
 
     torch works out a dozen operators on open sizes to know the shape of each norm. Fake tensors alone ask here, so no operator of a graph
     is another one; where two nodes hold the same size, the other one may be named. Checked on torch 2.13

@@ -1,4 +1,4 @@
-"""ONNX: standard operators only, sizes open, checked by ONNX Runtime."""
+"""Lower to ONNX: standard operators only, open sizes, checked by ONNX Runtime."""
 from __future__ import annotations
 
 import json
@@ -143,7 +143,7 @@ class ONNX(ProgramBackend):
         return manifest
 
     def _finished(self, proto: Any, names: list[str]) -> tuple[Any, dict[str, Any]]:
-        """Simplified and halved where that was asked for, its open axes named; and what is to be said of a halved one."""
+        """Simplify the model and convert it to float16 if asked for, and name its open axes."""
         if self.simplify:
             import onnxslim
             proto = onnxslim.slim(proto)

@@ -1,4 +1,4 @@
-"""``torch.onnx.export`` of an exported program, without what makes it slow."""
+"""Call ``torch.onnx.export`` on an exported program, without its slow parts."""
 from __future__ import annotations
 
 import copy
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def converted(program: ExportedProgram, opset: int, names: Sequence[str]) -> Any:
-    """The ONNX model (a ``ModelProto``) of `program`, its outputs called `names`. It may raise anything that the exporter does."""
+    """Return the ONNX model (a ``ModelProto``) of `program` with outputs `names`; raise what the exporter raises."""
     with rules_where_they_may_match(), known_values():
         made = torch.onnx.export(decomposed_by_node(program), dynamo=True, opset_version=opset, verbose=False,
                                  input_names=input_names(len(program.graph_signature.user_inputs)), output_names=list(names))
@@ -26,7 +26,7 @@ def converted(program: ExportedProgram, opset: int, names: Sequence[str]) -> Any
 
 @contextmanager
 def rules_where_they_may_match() -> Iterator[None]:
-    """Let the optimizer of onnxscript try a rule of several outputs only on nodes of the kind that its first output is.
+    """Limit the onnxscript optimizer's rules of several outputs to nodes of the operator of their first output.
 
     It tries such a rule (SlicesSplit is one) on every node, and lists the whole graph each time, which of a large
     graph takes longer than all else. A node of another kind never matches, so the graph is the same. Checked on onnxscript 0.7.2
@@ -62,7 +62,7 @@ def _where_it_may_match(rule: Any) -> Any:
 
 @contextmanager
 def known_values() -> Iterator[None]:
-    """Let the exporter's pass that makes type promotion explicit take the value that a node has noted, which it else computes anew.
+    """Let the exporter's type promotion pass reuse a node's stored value instead of computing it again.
 
     It runs the whole graph on fake tensors, sizes and all, to know the types that it compares; a promotion ends in the type that was
     there before, so what is noted stays true, and the graph is the same. Checked on torch 2.13

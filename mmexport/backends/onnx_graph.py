@@ -1,4 +1,4 @@
-"""Reading and naming an ONNX graph."""
+"""Read an ONNX graph, and name its axes."""
 from __future__ import annotations
 
 import re
@@ -8,12 +8,12 @@ from .examples import AXIS
 
 
 def input_names(count: int) -> list[str]:
-    """A whole model has one input; a part of one, in the diagnosis, may have more."""
+    """Return the inputs: one of a whole model; a part, in the diagnosis, may have more."""
     return ['image', *(f'input_{number}' for number in range(1, count))]
 
 
 def nodes(proto: Any) -> Any:
-    """Every node of the graph, of its inner graphs and of its functions."""
+    """Yield every node of the graph, of its inner graphs and of its functions."""
     graphs = [proto.graph, *proto.functions]
     while graphs:
         for node in graphs.pop().node:
@@ -22,7 +22,7 @@ def nodes(proto: Any) -> Any:
 
 
 def name_axes(proto: Any) -> None:
-    """Let the open axes have their names, in the formulas of the outputs' axes too: torch.export numbers them (``s40``)."""
+    """Rename the open axes, also in the formulas of the outputs' axes: torch.export numbers them (``s40``)."""
     sides = proto.graph.input[0].type.tensor_type.shape.dim
     names = {sides[axis].dim_param: name for name, axis in AXIS.items() if sides[axis].dim_param}
     for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):

@@ -1,4 +1,4 @@
-"""Weights and arithmetic in float16, but where that is known to be wrong."""
+"""Convert weights and arithmetic to float16, except where that is known to be wrong."""
 from __future__ import annotations
 
 from typing import Any
@@ -15,7 +15,7 @@ ON_CPU = ('on a CPU with graph_optimization_level = ORT_ENABLE_EXTENDED: the lev
 
 
 def halved(proto: Any) -> tuple[Any, dict[str, Any]]:
-    """`proto` in float16 with inputs and outputs as they were; which nodes stay in float32, and how it is run on a CPU.
+    """Convert `proto` to float16 with float32 inputs and outputs; return it with notes on float32 nodes and CPU use.
 
     Uses the converter of ``onnxruntime.transformers``, whose own list of operators without a float16 form is kept too.
     """
@@ -36,7 +36,7 @@ def halved(proto: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _drop_repeated(graph: Any) -> None:
-    """A value that a node reads twice gets two casts, of one name and one output."""
+    """Remove duplicate casts: a value that a node reads twice gets two of one name."""
     made: set[str] = set()
     for node in list(graph.node):
         if node.op_type == 'Cast' and node.output[0] in made:
@@ -45,7 +45,7 @@ def _drop_repeated(graph: Any) -> None:
 
 
 def sampling_locations(proto: Any) -> list[str]:
-    """Names of the nodes that compute where GridSample reads: from its grid back to the projections that offsets come from.
+    """Return the nodes that compute the grids of GridSample, back to the projections of their offsets.
 
     A place in 0..1 times a width of 128 leaves 3 bits of a float16 for the fraction of a pixel.
     """

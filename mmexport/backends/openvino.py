@@ -1,4 +1,4 @@
-"""OpenVINO: IR files for Intel and AMD processors, from the exported program."""
+"""Lower to OpenVINO: IR files for Intel and AMD processors, from the exported program."""
 from __future__ import annotations
 
 import operator
@@ -73,7 +73,7 @@ class OpenVINO(ProgramBackend):
 
 
 def _as_it_reads(program: ExportedProgram) -> ExportedProgram:
-    """`program` without what OpenVINO 2026.4 cannot read, once it is decomposed; convert_model decomposes a program itself."""
+    """Return the decomposed `program` without what OpenVINO 2026.4 cannot read; convert_model decomposes it itself."""
     as_ever = program.run_decompositions
 
     def run_decompositions(*args: Any, **kwargs: Any) -> ExportedProgram:
@@ -88,7 +88,7 @@ def _as_it_reads(program: ExportedProgram) -> ExportedProgram:
 
 
 def _without_mod(graph: fx.Graph) -> None:
-    """No remainders of sizes: ``a % b`` is ``a - a // b * b``. Twins pads by one."""
+    """Replace remainders of sizes, ``a % b``, by ``a - a // b * b``; Twins pads by one."""
     for node in graph.find_nodes(op='call_function', target=operator.mod):
         size, by = node.args
         with graph.inserting_before(node):
@@ -98,7 +98,7 @@ def _without_mod(graph: fx.Graph) -> None:
 
 
 def _told_apart(graph: fx.Graph) -> list[fx.Node]:
-    """The answers, no tensor twice: clones are one tensor to OpenVINO. A diagnosis looks at what one module answers and the next gets."""
+    """Make outputs distinct tensors: clones are one tensor to OpenVINO, and a diagnosis asks for both."""
     end = graph.output_node()
     answers: list[Any] = list(end.args[0])  # type: ignore[arg-type]
     seen: set[fx.Node] = set()

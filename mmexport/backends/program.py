@@ -1,4 +1,4 @@
-"""The exported program that several formats start from: one ``torch.export`` of a patched adapter, with its sizes left open."""
+"""Create the exported program that several formats start from: ``torch.export`` of a patched adapter with open sizes."""
 from __future__ import annotations
 
 import logging
@@ -31,7 +31,7 @@ _WARNED: WeakKeyDictionary[ExportedProgram, list[str]] = WeakKeyDictionary()
 
 
 def unavailable() -> str | None:
-    """What to install for an exported program with open sizes, or None; TorchScript needs none of it."""
+    """Return what to install for an exported program with open sizes, or None."""
     from torch import export
     if hasattr(getattr(export, 'Dim', None), 'AUTO'):
         return None
@@ -39,7 +39,7 @@ def unavailable() -> str | None:
 
 
 def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], **forms: str) -> ExportedProgram:
-    """A program of `adapter` in which the `dynamic` axes are open, within `RANGES`.
+    """Return a program of `adapter` in which the `dynamic` axes are open, within `RANGES`.
 
     ``strict`` is False: Dynamo would have to understand every line of upstream. What cannot be decided about an open size becomes a check
     at run time, so that a size is refused and never computed wrongly.
@@ -76,7 +76,7 @@ def _holding_for(checked: Mapping[str, Sequence[int]], program: ExportedProgram,
 
 
 def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]], **forms: str) -> ExportedProgram:
-    """A program of a bare module, for the diagnosis; the axes of `moving` must stay open in it.
+    """Return a program of a bare module, for the diagnosis; the axes of `moving` must stay open in it.
 
     Raises:
         LoweringError: as `exported_program`.
@@ -123,7 +123,7 @@ def warned(program: ExportedProgram) -> list[str]:
 
 
 def _check_open(program: ExportedProgram, dynamic: Sequence[str], adapter: Adapter) -> None:
-    """An axis that became a constant on the way must not be found out by the first user with another size."""
+    """Raise if a dynamic axis became a constant."""
     image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
     fixed = [name for name in dynamic if is_fixed(image.meta['val'].shape[AXIS[name]], program)]
     if fixed:
@@ -133,7 +133,7 @@ def _check_open(program: ExportedProgram, dynamic: Sequence[str], adapter: Adapt
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """torch.export and the exporters after it speak of their own affairs; what matters they raise.
+    """Hide warnings and logs of torch.export and the converters, which raise what matters.
 
     On a branch on data torch.export prints the whole graph to stderr: thousands of lines.
     """

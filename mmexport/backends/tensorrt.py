@@ -1,4 +1,4 @@
-"""Torch-TensorRT: the exported program with TensorRT engines in it, for the NVIDIA GPU that it is compiled on.
+"""Lower to Torch-TensorRT: the exported program with TensorRT engines, for the NVIDIA GPU that it is compiled on.
 
 Written to the library's documentation, and checked for what can be checked without a GPU: see docs/formats.md for what was run.
 Source: https://docs.pytorch.org/TensorRT/py_api/dynamo.html
@@ -94,7 +94,7 @@ class TensorRT(ProgramBackend):
 
 
 def shapes(example: tuple[int, ...], dynamic: Sequence[str], largest: Sequence[int] | None) -> tuple[tuple[int, ...], ...]:
-    """The least, usual and largest shape of the engines: TensorRT reserves memory for the largest."""
+    """Return the smallest, usual and largest shape of the engines: TensorRT reserves memory for the largest."""
     least, most = list(example), list(example)
     for name in dynamic:
         axis = AXIS[name]
@@ -105,7 +105,7 @@ def shapes(example: tuple[int, ...], dynamic: Sequence[str], largest: Sequence[i
 
 
 def engines_of(module: nn.Module) -> tuple[int, int]:
-    """How many engines a compiled module holds, and how many operators between them stay in PyTorch."""
+    """Return how many engines a compiled module holds, and how many operators stay in PyTorch."""
     children = dict(module.named_children())
     engines = sum('TensorRT' in type(child).__name__ or 'TRT' in type(child).__name__ for child in children.values())
     graphs = [child.graph for child in children.values() if isinstance(child, torch.fx.GraphModule)]

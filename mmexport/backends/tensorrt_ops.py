@@ -1,4 +1,4 @@
-"""Which operators Torch-TensorRT has converters for, so that a program can be asked without it.
+"""List the operators that Torch-TensorRT converts, to check a program without it.
 
 Read from ``py/torch_tensorrt/dynamo`` of pytorch/TensorRT: ``conversion/aten_ops_converters.py`` at 8f1076616ffe and
 ``lowering/_decomposition_groups.py`` at 03f5f2d98b5f. An operator without a
@@ -36,7 +36,7 @@ _KNOWN = CONVERTED | LOWERED
 
 
 def lacking(program: ExportedProgram) -> dict[str, int]:
-    """Operators of `program` that have neither a converter nor a decomposition of PyTorch's core, and how often each occurs.
+    """Return the operators of `program` without converter or core decomposition, with counts.
 
     That each case of a converted operator is converted (a stride, a dtype) is more than this knows.
     """

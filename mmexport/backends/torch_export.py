@@ -1,4 +1,4 @@
-"""``torch.export``: a ``.pt2`` file that any Python with the same torch loads, without the model's source."""
+"""Lower to ``torch.export``: a ``.pt2`` file that any Python with the same torch loads, without the model's source."""
 from __future__ import annotations
 
 import copy

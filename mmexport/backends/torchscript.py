@@ -1,4 +1,4 @@
-"""TorchScript: trace, freeze, frozen optimizations, one file for every device."""
+"""Lower to TorchScript: trace, freeze, frozen optimizations, one file for every device."""
 from __future__ import annotations
 
 import io
@@ -74,7 +74,7 @@ class TorchScript(Backend):
         return self.finished(folder / FILE, manifest)
 
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
-        """A trace fixes sizes without a word, so `moving` is for the comparison to find out."""
+        """Trace the part; a trace fixes sizes silently, so the comparison must find out about `moving`."""
         frozen, _ = self._freeze(self._trace(part, inputs)[0])
         self._save(frozen, io.BytesIO(), {})
         return frozen  # type: ignore[no-any-return]
@@ -91,7 +91,7 @@ class TorchScript(Backend):
 
     @staticmethod
     def _trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, list[str]]:
-        """The traced module, and what the tracer warns of in the user's own code."""
+        """Return the traced module, and warnings about the user's code."""
         try:
             with torch.no_grad(), tracer_warnings() as said:
                 return torch.jit.trace(module, inputs, check_trace=False), said
@@ -112,7 +112,7 @@ class TorchScript(Backend):
 
     @staticmethod
     def _check_saved(path: Path) -> None:
-        """Read the file back: what was mended must be mended in what was written."""
+        """Read the file back and raise if it has a device literal."""
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')
             left = device_literals(torch.jit.load(str(path), map_location='cpu').inlined_graph)
@@ -121,7 +121,7 @@ class TorchScript(Backend):
 
 
 class First(nn.Module):
-    """The first `count` outputs of a traced module; what only the others need is left out when the graph is frozen."""
+    """Return the first `count` outputs of a traced module; freezing removes what only the others need."""
 
     def __init__(self, traced: Any, count: int) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class First(nn.Module):
 
 
 def _fused(before: Counter[str], after: Counter[str]) -> dict[str, int]:
-    """What the frozen optimizations did, from node counts before and after."""
+    """Count what the frozen optimizations did, from node counts before and after."""
     convolutions = ('aten::_convolution', 'aten::conv2d')
     return dict(conv_bn_folded=before['aten::batch_norm'] - after['aten::batch_norm'], batch_norm_left=after['aten::batch_norm'],
                 linear_layers_joined=before['aten::linear'] - after['aten::linear'],

@@ -1,4 +1,4 @@
-"""Collect what the tracer warns of, by the line of the user's code that it comes from."""
+"""Collect warnings that name a line of the user's code while a model is traced."""
 from __future__ import annotations
 
 import os

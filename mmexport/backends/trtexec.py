@@ -1,4 +1,4 @@
-"""The line that builds a TensorRT engine of an ONNX file with TensorRT's own ``trtexec``; it is written down and never run here."""
+"""Compose the ``trtexec`` command that builds a TensorRT engine of an ONNX file; it is not run here."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from .held_sizes import RANGES
 
 
 def trtexec_line(file: str, image: Mapping[str, Any]) -> str | None:
-    """For the manifest's input, from half of its open sides to twice them; TF32 off, as parity was measured.
+    """Return the command for the manifest's input, from half of its open sides to twice them; TF32 off.
 
     TensorRT reserves memory for the largest shape, so the line does not name all that the file can take. None where no traced shape
     (N, 3, H, W) is noted.

@@ -1,4 +1,4 @@
-"""Devices: find every tensor on the wrong one, before export and in files."""
+"""Find every tensor on the wrong device, before export and in files."""
 from .audit import audit_model
 from .finding import Audit, Branch, Finding, Place
 from .fix import mended

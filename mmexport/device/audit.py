@@ -70,7 +70,7 @@ def _as_if_moved(model: nn.Module, target: torch.device, behind: Container[int])
 
 @contextmanager
 def _watched(mode: VirtualDevices) -> Iterator[None]:
-    """What a TorchFunctionMode does not see: ``from_numpy``, and the question whether there is CUDA."""
+    """Record what a TorchFunctionMode does not see: ``from_numpy``, and ``torch.cuda.is_available``."""
     original = torch.from_numpy
 
     def from_numpy(array: Any) -> Tensor:

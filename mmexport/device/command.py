@@ -1,4 +1,4 @@
-"""``tools/audit.py``: exit code 0 clean, 1 findings, 2 wrong input."""
+"""Run ``tools/audit.py``: exit code 0 clean, 1 findings, 2 wrong input."""
 from __future__ import annotations
 
 import argparse

@@ -1,4 +1,4 @@
-"""Watches a TorchScript file run: every ``aten`` operator of the interpreter comes by, with the devices that it names."""
+"""Record every ``aten`` operator of a TorchScript file while it runs, with the devices that it names."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ INDEX = READS | {'index_put', 'index_put_', '_index_put_impl_'}
 
 
 class Dispatched(TorchDispatchMode):
-    """Tags by dispatch: 'home' is where the input and the weights are; a number is the literal that a tensor's place comes from."""
+    """Tag tensors by dispatch: 'home' is the device of input and weights; a number is the device literal of a tensor."""
 
     def __init__(self, marked: Sequence[Literal]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What an audit says: findings in the order in which they would fail, as a table or as JSON."""
+"""Hold the findings of an audit in the order in which they would fail, and render them as text or JSON."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the user's or upstream's code, and the module (``decode_head.transformer.layers.3``) that was running it."""
+    """Hold a line of code, and the module (``decode_head.transformer.layers.3``) that ran it."""
 
     file: str = ''
     line: int = 0
@@ -35,13 +35,13 @@ class Place:
 
     @property
     def short(self) -> str:
-        """The last three parts of the path, enough to find it."""
+        """Return the last three parts of the path."""
         return f'{"/".join(Path(self.file).parts[-3:])}:{self.line}' if self.file else '(unknown)'
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One cause, and the first operator at which it would fail.
+    """Hold one cause, and the first operator at which it would fail.
 
     Attributes:
         kind: a key of `REMEDIES`.
@@ -72,7 +72,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Branch:
-    """A question about the device that the code asked, and the answer it got: another machine may take the other way."""
+    """Hold a question about the device in the code, and its answer, which may differ on another machine."""
 
     question: str
     answer: bool
@@ -81,7 +81,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Audit:
-    """The findings of one run, as if on `device`; `ops` operators were watched."""
+    """Hold the findings of one run, as if on `device`; `ops` operators were recorded."""
 
     device: str
     findings: tuple[Finding, ...]
@@ -104,7 +104,7 @@ class Audit:
                     branches=[asdict(branch) for branch in self.branches])
 
     def lines(self) -> Iterator[str]:
-        """The table, plain text."""
+        """Yield the lines of the table, plain text."""
         yield f'as if on {self.device}: {self.ops} operators watched, {_count(self.findings, "finding")}'
         for number, finding in enumerate(self.findings, 1):
             yield f'{number}. {finding.kind}: {finding.what}'

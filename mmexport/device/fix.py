@@ -1,4 +1,4 @@
-"""Mending a model's device faults for the time of an export, and taking the mending back."""
+"""Repair a model's device faults during an export, and undo the repair."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ def mendable(findings: Sequence[Finding]) -> list[Finding]:
 
 @contextmanager
 def mended(model: nn.Module, audit: Audit, device: str | torch.device) -> Iterator[list[str]]:
-    """Inside the block the model runs, and is traced, as though its author had put the tensors of `audit` on `device`.
+    """Run the model inside the block as if the tensors of `audit` were on `device`.
 
     Tensors that ``.to()`` cannot see are moved once; factories at the lines that were found get the device; a ``.cpu()`` there gives
     back what it got. Nothing of the model is changed. Yields what was done, a line each.
@@ -51,7 +51,7 @@ def _done(finding: Finding, device: str | torch.device) -> str:
 
 @contextmanager
 def _from_numpy(mender: _Mender) -> Iterator[None]:
-    """A TorchFunctionMode does not see ``from_numpy``."""
+    """Record ``from_numpy``, which a TorchFunctionMode does not see."""
     original = torch.from_numpy
 
     def from_numpy(array: Any) -> Tensor:
@@ -67,7 +67,7 @@ def _names_cpu(values: Sequence[Any]) -> bool:
 
 
 class _Mender(TorchFunctionMode):
-    """Puts moved tensors in the place of `held` ones, and the results of `lines` on the device."""
+    """Replace `held` tensors by moved ones, and move the results of `lines` to the device."""
 
     def __init__(self, device: torch.device, held: dict[int, Tensor], lines: dict[tuple[str, int], str], names: dict[int, str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Devices that are written into a TorchScript graph: found at each use, told apart while it runs, and made to follow the input."""
+"""Find device literals in a TorchScript graph, tell them apart at run time, and make them follow the input."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ MARKS, HOME = 120, 126
 
 @dataclass(frozen=True)
 class Literal:
-    """A device constant at one of its uses, input `offset` of `node`; `device` is empty where a factory is given None."""
+    """Describe a device constant at one use, input `offset` of `node`; `device` is empty for None."""
 
     node: Any
     offset: int
@@ -34,12 +34,12 @@ class Literal:
 
     @property
     def place(self) -> Place:
-        """The source line that the file keeps of the node, from the machine that made it."""
+        """Return the source line of the node as stored in the file."""
         return ([Place(*line) for line in source_lines(self.node)] or [Place()])[0]
 
 
 def literals(graph: Any) -> list[Literal]:
-    """Every use of a device constant, in inner blocks too."""
+    """Yield every use of a device constant, in inner blocks too."""
     found = []
     for node in nodes(graph):
         for offset, value in enumerate(node.inputs()):
@@ -53,7 +53,7 @@ def literals(graph: Any) -> list[Literal]:
 
 
 def mark(graph: Any, marked: Sequence[Literal]) -> None:
-    """Give each use a constant of its own, a CPU whose index is its number: dispatch alone sees no difference to the input's device."""
+    """Give each use a constant of its own, a CPU whose index is its number, to tell them apart in dispatch."""
     for number, literal in enumerate(marked):
         literal.node.replaceInput(literal.offset, _marked(graph, literal.node, number))
     inputs = list(graph.inputs())
@@ -71,7 +71,7 @@ def _marked(graph: Any, before: Any, number: int) -> Any:
 
 
 def follow_input(graph: Any, chosen: Sequence[Literal]) -> None:
-    """Let the devices of `chosen` be that of the file's input."""
+    """Replace the devices of `chosen` by that of the file's input."""
     if chosen:
         image = next(value for value in reversed(list(graph.inputs())) if isinstance(value.type(), torch._C.TensorType))
         device = device_of(graph, image)

@@ -1,4 +1,4 @@
-"""Runs a model on the CPU and keeps, beside the real values, the device that each tensor would lie on."""
+"""Run a model on the CPU, and track the device that each tensor would be on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _TYPE_NAMES = {torch.float32: 'Float', torch.float64: 'Double', torch.float16: '
 
 
 class VirtualDevices(TorchFunctionMode):
-    """Tags every tensor with a virtual device, propagates the tags by PyTorch's rules, and answers questions about devices from them.
+    """Tag every tensor with a virtual device, propagate the tags by PyTorch's rules, and answer device queries from them.
 
     Answering matters: code that asks ``x.device`` and follows it is right, and would look wrong if it were told ``cpu``.
     After a fault the result is taken as mended, so that one cause is one finding.
@@ -91,7 +91,7 @@ class VirtualDevices(TorchFunctionMode):
         return self._remember(device, tag)
 
     def _without_devices(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Tag | None, Any, Any]:
-        """The device that was asked for, and the arguments with ``cpu`` in its place."""
+        """Return the requested device, and the arguments with ``cpu`` instead."""
         asked: list[Tag] = []
 
         def stripped(value: Any) -> Any:
@@ -144,7 +144,7 @@ class VirtualDevices(TorchFunctionMode):
         return self._joined(name, tensors, known)
 
     def _joined(self, name: str, tensors: Sequence[Tensor], known: Sequence[Tag]) -> Tag:
-        """The device of an operator's result; what PyTorch would refuse becomes a finding."""
+        """Return the device of an operator's result; record a finding where PyTorch would raise."""
         first = known[0]
         if len({tag.device for tag in known}) == 1 or name in rules.METADATA_ONLY or name in rules.COPIES:
             return first
@@ -159,7 +159,7 @@ class VirtualDevices(TorchFunctionMode):
         return Tag(self.target)
 
     def _indexed(self, name: str, tensors: Sequence[Tensor], known: Sequence[Tag]) -> Tag:
-        """CPU indices may index a tensor elsewhere, not the other way round; a value that is put must lie with the tensor."""
+        """Check devices of indexing: CPU indices may index a tensor elsewhere, and values must be on the tensor's device."""
         first = known[0]
         if first.device != self.target:
             self._report(name, first)

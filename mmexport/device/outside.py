@@ -1,4 +1,4 @@
-"""Tensors that ``model.to(device)`` cannot see: who holds them, under what name, and on which line they were put there."""
+"""Find tensors that ``model.to(device)`` does not move: their owner, name and line."""
 from __future__ import annotations
 
 import ast
@@ -23,7 +23,7 @@ _PLAIN = (str, bytes, int, float, complex, bool, type(None), torch.dtype, torch.
 
 
 def outside_tensors(model: nn.Module, names: Mapping[int, str]) -> dict[int, tuple[Tensor, Tag]]:
-    """By id of the tensor, the tensor (held, so that the id stays its own) and a Tag with kind, words and line.
+    """Return by id the tensor (kept, so that the id stays valid) and a Tag with kind, words and line.
 
     Looks through plain attributes, lists, dicts, dataclasses and other objects, class attributes, and the closures and globals that
     the modules' methods name. Registered parameters are no finding under whatever second name.
@@ -39,7 +39,7 @@ def outside_tensors(model: nn.Module, names: Mapping[int, str]) -> dict[int, tup
 
 
 def stop_gradients(model: nn.Module) -> None:
-    """For good: no tensor that the model uses asks for gradients, also none that it hides.
+    """Disable gradients of all tensors that the model uses, also unregistered ones, permanently.
 
     A file holds no training state; ``requires_grad`` keeps freeze from folding anything, and a hidden tensor that has it cannot be traced.
     """
@@ -50,7 +50,7 @@ def stop_gradients(model: nn.Module) -> None:
 
 
 def _held_by(module: nn.Module, path: str, looked_at: set[int]) -> Iterator[Held]:
-    """What hangs on the module itself, and once for each class what hangs on that."""
+    """Yield the attributes of the module, and those of each class once."""
     cls = type(module)
     for name, value in vars(module).items():
         if name not in _OWN:
@@ -68,7 +68,7 @@ def _held_by(module: nn.Module, path: str, looked_at: set[int]) -> Iterator[Held
 
 
 def _walk(value: Any, name: str, kind: str, locate: Callable[[], Place], seen: set[int], depth: int = 0) -> Iterator[Held]:
-    """Tensors in `value`, each with its kind, what to call it, and how to find its line."""
+    """Yield the tensors in `value`, each with its kind, name, and how to find its line."""
     if isinstance(value, Tensor):
         yield value, kind, _words(kind, name), locate
         return
@@ -135,7 +135,7 @@ def _names_in(code: types.CodeType) -> set[str]:
 
 
 def assigned(cls: type, name: str, path: str) -> Place:
-    """The line that puts something into ``self.name`` (or the class's own ``name``), looking through the base classes."""
+    """Return the line that assigns ``self.name`` (or the class's ``name``), also in base classes."""
     for base in _own_classes(cls):
         try:
             lines, first = inspect.getsourcelines(base)
@@ -164,7 +164,7 @@ def _line_in(file: str, name: str, locate: Callable[[], Place]) -> Place:
 
 
 def _assignment(tree: ast.AST, name: str, of_self: bool) -> int:
-    """The last line that binds `name`, or puts or appends something into it; 0 where there is none."""
+    """Return the last line that assigns `name` or adds to it; 0 if there is none."""
     found = 0
     for node in ast.walk(tree):
         targets: list[Any] = []

@@ -1,4 +1,4 @@
-"""Where the registered tensors of a model really are, and which of them ``.to()`` would leave behind."""
+"""Find where the registered tensors of a model are, and which of them ``.to()`` does not move."""
 from __future__ import annotations
 
 from collections import Counter
@@ -13,7 +13,7 @@ from .tags import CPU, Tag
 
 
 def elsewhere(model: nn.Module) -> list[Finding]:
-    """Parameters and buffers that are not where most of the model is: moved alone, never loaded (``meta``), or made on a device.
+    """Return parameters and buffers on another device than most: moved alone, never loaded (``meta``), or created there.
 
     Such a model cannot be run at all, so these are told before anything runs.
     """
@@ -27,7 +27,7 @@ def elsewhere(model: nn.Module) -> list[Finding]:
 
 
 def left_behind(model: nn.Module, names: Mapping[int, str]) -> dict[int, Tag]:
-    """By id, the parameters and buffers that a module keeps from moving, by an ``_apply`` of its own.
+    """Return by id the parameters and buffers that a module does not move, by an ``_apply`` of its own.
 
     ``_apply`` is what ``.to()``, ``.cuda()`` and ``.half()`` go through; it is called here with a function that moves nothing.
     """
@@ -44,7 +44,7 @@ def left_behind(model: nn.Module, names: Mapping[int, str]) -> dict[int, Tag]:
 
 
 def _registered(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
-    """Path, module, name and tensor of every parameter and buffer."""
+    """Yield path, module, name and tensor of every parameter and buffer."""
     for path, module in model.named_modules():
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is not None:

@@ -1,4 +1,4 @@
-"""PyTorch's own rules: which operators take tensors of two devices, and what comes out where.
+"""Define PyTorch's device rules: which operators take tensors of two devices, and where results are.
 
 Source: TensorIterator (0-dimensional CPU tensors may meet CUDA ones), aten/src/ATen/native/TensorAdvancedIndexing.cpp (CPU indices may
 index CUDA tensors, not the other way round), ``copy_`` (moves between devices).
@@ -30,6 +30,6 @@ NEEDS_CPU = frozenset({'numpy', '__array__'})
 
 
 def in_place(name: str) -> bool:
-    """``add_`` and ``__iadd__`` change their first argument, and stay where that is."""
+    """Return whether an operator changes its first argument (``add_``, ``__iadd__``) and keeps its device."""
     return (name.endswith('_') and not name.endswith('__')) or name in ('__setitem__', '__set__') or (
         name.startswith('__i') and name.endswith('__') and name not in ('__invert__', '__index__', '__int__', '__init__'))

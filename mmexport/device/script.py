@@ -1,4 +1,4 @@
-"""The audit of a saved TorchScript file, which needs nothing of the model that it was made from; and its mending."""
+"""Audit and repair a saved TorchScript file, without the model that it was made from."""
 from __future__ import annotations
 
 import time
@@ -17,7 +17,7 @@ from .literals import MARKS, follow_input, literals, mark
 
 
 def load_script(path: str | Path) -> Any:
-    """The module in eval mode on the CPU, its calls inlined: a literal inside a called function would be missed.
+    """Return the module in eval mode on the CPU with inlined calls, so that no literal is missed.
 
     Raises:
         InputError: the file is no TorchScript file.
@@ -46,7 +46,7 @@ def audit_script(path: str | Path, image: Tensor, device: str | torch.device = '
 
 
 def _watch(path: str | Path, image: Tensor) -> tuple[dict[int, Finding], int]:
-    """Findings by the number of the literal among `literals`, negative for what names no device; and how many operators ran."""
+    """Return findings by the number of their literal, negative without one, and how many operators ran."""
     count = len(literals(load_script(path).graph))
     findings: dict[int, Finding] = {}
     ops = 0
@@ -67,7 +67,7 @@ def _watch(path: str | Path, image: Tensor) -> tuple[dict[int, Finding], int]:
 
 
 def fix_script(path: str | Path, out: str | Path, image: Tensor) -> Audit:
-    """Write `out`, in which every device that would fail is the device of the input, and show that it is the same function.
+    """Write `out` with every faulty device replaced by that of the input, and check that outputs are the same.
 
     Devices that meet nothing (a ``.cpu()`` before the end) are left, and listed.
 

@@ -1,4 +1,4 @@
-"""Where each tensor would lie, had the model been moved to the target: a virtual device on real CPU tensors."""
+"""Track the virtual device of each tensor, as if the model had been moved to the target."""
 from __future__ import annotations
 
 import sys
@@ -20,7 +20,7 @@ _SKIPPED = (str(Path(torch.__file__).parent), str(Path(__file__).parent), '<froz
 
 @dataclass(frozen=True)
 class Tag:
-    """A device, and for a tensor that is not where the rest is, the reason: a kind and words for `Finding`.
+    """Hold a device, and for a tensor elsewhere the reason: a kind and words for `Finding`.
 
     `narrowed` is where the tensor became half precision while it was computed, and None for what is half from the start.
     """
@@ -33,7 +33,7 @@ class Tag:
 
 
 class Tags:
-    """Tensor -> Tag. A tensor that was never seen comes from outside of `.to()`'s sight, and lies on the CPU."""
+    """Map tensors to tags; an unknown tensor is one that `.to()` does not move, on the CPU."""
 
     def __init__(self, outside: Mapping[int, tuple[Tensor, Tag]], names: Mapping[int, str]) -> None:
         self._tags: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -52,7 +52,7 @@ class Tags:
         self._tags[tensor] = tag
 
     def here(self) -> Place:
-        """The innermost line outside of torch, and the innermost module that has a name in the model."""
+        """Return the innermost line outside of torch, and the innermost named module."""
         frame: FrameType | None = sys._getframe(1)
         file, line, module = '', 0, ''
         while frame is not None and not module:
