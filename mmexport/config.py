@@ -128,7 +128,7 @@ def _refuse_unknown(where: str, given: Any, known: dict[str, Any]) -> None:
 
 
 def _first_cause(exc: BaseException) -> str:
-    """Unwrap a failed import, which mmengine reports with all of sys.path."""
+    """Return the first line of the innermost cause: mmengine reports a failed import with all of sys.path."""
     while exc.__cause__ or exc.__context__:
         exc = exc.__cause__ or exc.__context__  # type: ignore[assignment]
     return str(exc).splitlines()[0]

@@ -180,7 +180,7 @@ def _on_cpu(answers: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def summary_lines(checks: Sequence[PipelineCheck]) -> list[str]:
-    """Yield one line for all samples that agree, and one for each that does not or was not run."""
+    """Return one line for all samples that agree, and one for each that does not or was not run."""
     if not checks:
         return []
     agree = [check for check in checks if check.passed]

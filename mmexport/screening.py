@@ -86,7 +86,7 @@ def stop_where_it_would_fail(audit: Audit, device: torch.device, fix: bool) -> N
 
 
 def _run(adapter: Adapter, image: Tensor) -> Any:
-    """Audit the data_preprocessor with a picture on the CPU, as a data loader gives it."""
+    """Run data_preprocessor and adapter; the picture is on the CPU, as a data loader gives it."""
     if callable(getattr(adapter.model, 'data_preprocessor', None)):
         preprocessed(adapter.model, (100 * image[0].abs()).clamp(0, 255).to('cpu', torch.uint8))
     return adapter(image)

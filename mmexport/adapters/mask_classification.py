@@ -165,7 +165,7 @@ class MaskClassification(Adapter):
         return found
 
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
-        """Return all pixels: whether a segment is kept depends on areas, also in the padding."""
+        """Return the pixels that change without the padding: whether a segment is kept depends on areas."""
         from ..checking.labels import renamed_after
         from .evidence import panoptic_evidence
         if not self.panoptic_on:

@@ -71,7 +71,7 @@ def right_form(backend: ProgramBackend, device: torch.device, sampling: Sampling
 
 
 def _tried(backend: ProgramBackend, device: torch.device, sampling: Sampling) -> dict[str, bool | str]:
-    """Yield form by form whether it is right, or its error, until one is."""
+    """Try form by form until one is right; return by form whether it is, or the error."""
     tried: dict[str, bool | str] = {}
     for form in FORMS:
         try:

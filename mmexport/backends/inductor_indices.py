@@ -16,7 +16,7 @@ def helped_on() -> Iterator[None]:
 
 @contextmanager
 def undecided_is_false() -> Iterator[None]:
-    """Return False for a comparison of two strides that torch cannot decide, as its caller does for all others.
+    """Let a comparison of two strides that torch cannot decide be false, as its caller does for all others.
 
     Of sizes like (a + 1) * (b + 1) sympy's remainder has a division in it, for which torch knows no range and raises ValueRangeError,
     though what it asks is only whether a layout may stay as it is; "no" makes it copy. SegFormer's sizes are such. Checked on torch 2.13.0

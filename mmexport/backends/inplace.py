@@ -15,7 +15,7 @@ class AsAWholeError(Exception):
 
 
 class Writes:
-    """Return the nodes that hold what is written to.
+    """Track which nodes hold what is written to.
 
     Args:
         nodes: of one graph, in their order, with the fake tensors that torch.export notes (``meta['val']``); these share memory where

@@ -13,7 +13,7 @@ NORM = torch.ops.aten._native_batch_norm_legit_no_training.default
 
 @contextmanager
 def norms_by_shape() -> Iterator[None]:
-    """Return the input's shape for norms of contiguous inputs while a model is traced.
+    """Let norms of contiguous inputs return at once in the input's shape while a model is traced.
 
     torch works out a dozen operators on open sizes to know the shape of each norm. Fake tensors alone ask here, so no operator of a graph
     is another one; where two nodes hold the same size, the other one may be named. Checked on torch 2.13

@@ -39,7 +39,7 @@ class Literal:
 
 
 def literals(graph: Any) -> list[Literal]:
-    """Yield every use of a device constant, in inner blocks too."""
+    """Return every use of a device constant, in inner blocks too."""
     found = []
     for node in nodes(graph):
         for offset, value in enumerate(node.inputs()):
