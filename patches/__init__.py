@@ -1,4 +1,4 @@
-"""One file for each upstream thing that cannot be traced as it is; importing this changes nothing (see mmexport.patching)."""
+"""Define patches, one file for each upstream function that cannot be traced; importing changes nothing."""
 from importlib import import_module
 from pkgutil import iter_modules
 

@@ -36,7 +36,7 @@ def _forward(module: Any, x: Tensor) -> Tensor:
 
 
 def filtered(x: Tensor, filters: Tensor) -> Tensor:
-    """x (N, C, H, W), filters (N, C, k, k) -> (N, C, H, W), zeros outside; an even kernel reaches one further up and to the left."""
+    """Filter x (N, C, H, W) by (N, C, k, k) -> (N, C, H, W), zeros outside; an even kernel reaches one further up and to the left."""
     side = filters.shape[-1]
     before, after = side // 2, (side - 1) // 2
     padded = F.pad(x, [before, after, before, after])

@@ -39,17 +39,17 @@ def _forward(head: Any, inputs: Any) -> Tensor:
 
 
 def _far(x: Tensor, step: tuple[int, int]) -> Tensor:
-    """(N, C, H, W) -> (N * h * w, C, H / h, W / w): one picture for each place within a cell of `step` (h, w)."""
+    """Reshape (N, C, H, W) -> (N * h * w, C, H / h, W / w): one picture for each position in a cell of `step` (h, w)."""
     cells = x.unflatten(3, (-1, step[1])).unflatten(2, (-1, step[0]))
     return cells.permute(0, 3, 5, 1, 2, 4).flatten(0, 2)
 
 
 def _near(far: Tensor, x: Tensor, step: tuple[int, int]) -> Tensor:
-    """What `_far` made -> (N * H / h * W / w, C, h, w): one picture for each cell."""
+    """Reshape the output of `_far` -> (N * H / h * W / w, C, h, w): one picture for each cell."""
     return far.unflatten(0, (x.shape[0], *step)).permute(0, 4, 5, 3, 1, 2).flatten(0, 2)
 
 
 def _together(near: Tensor, like: Tensor, step: tuple[int, int], height: Any, width: Any) -> Tensor:
-    """What `_near` made -> (N, C, H, W)."""
+    """Reshape the output of `_near` -> (N, C, H, W)."""
     cells = near.unflatten(0, (like.shape[0], height // step[0], width // step[1]))
     return cells.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)

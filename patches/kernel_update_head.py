@@ -40,7 +40,7 @@ def _forward(head: Any, x: Tensor, proposal_feat: Tensor, mask_preds: Tensor, ma
 
 
 def _updated_kernels(head: Any, x: Tensor, proposal_feat: Tensor, mask_preds: Tensor) -> Tensor:
-    """(N, P, K * K, C), from the features that each mask gathers; equation 3 of the paper."""
+    """Update kernels (N, P, K * K, C) by the features that each mask gathers; equation 3 of the paper."""
     # Upstream skips this where the sizes agree; resizing to the same size changes nothing, and a trace must not keep the branch.
     weights = F.interpolate(mask_preds, x.shape[-2:], mode='bilinear', align_corners=False).softmax(dim=1)
     gathered = torch.einsum('bnhw,bchw->bnc', weights, x)
@@ -54,7 +54,7 @@ def _updated_kernels(head: Any, x: Tensor, proposal_feat: Tensor, mask_preds: Te
 
 
 def _masks(head: Any, x: Tensor, kernels: Tensor) -> Tensor:
-    """(N, P, h, w): every image convolved with its own kernels."""
+    """Convolve every image with its own kernels -> (N, P, h, w)."""
     for layer in head.mask_fcs:
         kernels = layer(kernels)
     # (N, P, C, K * K), as unfold orders patches.

@@ -50,13 +50,13 @@ def _forward(module: Any, x: Tensor, hw_shape: tuple[Any, Any]) -> Tensor:
 
 
 def _marked(whole: Any, size: Any, device: torch.device) -> Tensor:
-    """Which of `whole` positions are padding, as upstream has it: all of them where none is."""
+    """Return which of `whole` positions are padding, as upstream does: all of them if none is."""
     padding = torch.arange(whole, device=device) >= size
     return padding | ~padding.any()
 
 
 def _apart(rows: Tensor, columns: Tensor, side: int) -> Tensor:
-    """-1000 between a position that is marked and one that is not, (1, windows, side * side, side * side)."""
+    """Return -1000 between marked and unmarked positions, (1, windows, side * side, side * side)."""
     marked = rows.view(-1, 1, side, 1) | columns.view(1, -1, 1, side)
     marked = marked.reshape(1, -1, side * side)
     return (marked.unsqueeze(2) != marked.unsqueeze(3)) * -1000.0

@@ -54,7 +54,7 @@ def forward(self: Any, feats: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
 
 
 def _reference_points(self: Any, feat: Tensor, level: int) -> Tensor:
-    """(h * w, 2): centres of the level's cells, 0..1, x first."""
+    """Return the centres of the level's cells: (h * w, 2), 0..1, x first."""
     points = self.point_generator.single_level_grid_priors(feat.shape[-2:], level, device=feat.device)
     # By numbers, not by a tensor of them: making one fixes a symbolic size.
     return torch.stack([points[:, axis] / (feat.shape[3 - axis] * self.strides[level]) for axis in (0, 1)], dim=-1)

@@ -43,7 +43,7 @@ class RandomBases(Patch):
 
 
 def _drawn(pool: np.ndarray[Any, Any], sets: int, channels: int, bases: int) -> np.ndarray[Any, Any]:
-    """(rows, channels, bases), rows for at most `PICTURES`."""
+    """Return bases (rows, channels, bases), rows for at most `PICTURES`."""
     rows = min(PICTURES * sets, len(pool) // (channels * bases))
     if rows < sets:
         raise ValueError(f'RandomBases draws {len(pool)} values, and one picture needs {sets * channels * bases}: raise POOL in '

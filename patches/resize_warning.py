@@ -11,7 +11,7 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class ResizeWarning(Patch):
-    """Resize without a word: upstream looks whether the sizes suit ``align_corners``, and warns where they do not.
+    """Resize without upstream's warning, which compares sizes with ``align_corners``.
 
     torch.export takes the question for one of the model's: ``(output_h - 1) % (input_h - 1)`` of open sizes, and the program then refuses
     every size but the example's. The warning is all that depends on it.

@@ -1,4 +1,4 @@
-"""Reading checkpoints without running what is in them."""
+"""Read checkpoints without running code in them."""
 from .loading import LoadReport, load_into
 from .reading import read_state_dict
 

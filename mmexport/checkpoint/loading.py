@@ -1,4 +1,4 @@
-"""From a state dict to a model, with every difference counted and named."""
+"""Load a state dict into a model, and count and name every difference."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ TRAINING_ONLY = ('auxiliary_head', 'loss')
 
 @dataclass(frozen=True)
 class LoadReport:
-    """How a checkpoint fitted a model; the lists hold key names."""
+    """Hold how a checkpoint fitted a model; the lists hold key names."""
 
     source: str
     expected: int
@@ -81,6 +81,6 @@ def _computed(model: nn.Module, keys: set[str], rebuild: Callable[[], nn.Module]
 
 
 def _is_read(key: str, computed: set[str]) -> bool:
-    """Whether inference reads `key`, and the model has not worked it out by itself, like a table of positions."""
+    """Return whether inference reads `key` and the model does not compute it itself, like a table of positions."""
     parts = key.split('.')
     return not any(part.startswith(TRAINING_ONLY) for part in parts) and key not in computed

@@ -1,4 +1,4 @@
-"""From a checkpoint file to a state dict of CPU tensors with the model's own key names."""
+"""Read a checkpoint file to a state dict of CPU tensors with the model's own key names."""
 from __future__ import annotations
 
 import re
@@ -19,7 +19,7 @@ _WRAPPERS = re.compile(r'^(module\.|_orig_mod\.)+')
 
 @dataclass(frozen=True)
 class StateDict:
-    """Weights and where they lay in the file (``source``: ``state_dict``, ``model``, ``ema_state_dict``, ...)."""
+    """Hold weights and their key in the file (``source``: ``state_dict``, ``model``, ``ema_state_dict``, ...)."""
 
     tensors: dict[str, torch.Tensor]
     source: str
@@ -81,7 +81,7 @@ def _read_pickle(path: Path, trust: bool) -> Any:
 
 
 def _refuse_foreign_zip(path: Path) -> None:
-    """torch hands a zip without ``data.pkl``, or a TorchScript one, to other readers than ours; stop before that."""
+    """Raise for a zip without ``data.pkl`` or of TorchScript, which torch gives to another reader."""
     with path.open('rb') as file:
         if file.read(4) != b'PK\x03\x04':
             return

@@ -1,4 +1,4 @@
-"""A pickle reader that rebuilds tensors and plain containers, and nothing else.
+"""Read pickles of tensors and plain containers, and nothing else.
 
 ``torch.load(weights_only=True)`` cannot read what mmengine writes: the HistoryBuffer in a checkpoint's message hub asks for
 ``builtins.getattr``. Allowing that name would allow everything, so here it becomes a function that gets nothing. Names outside the
@@ -19,11 +19,11 @@ from ..errors import CheckpointError
 
 
 class RefusedName(CheckpointError, pickle.UnpicklingError):
-    """A checkpoint asks for a class or function that is not needed to rebuild weights."""
+    """Report that a checkpoint asks for a class or function that weights do not need."""
 
 
 class Inert:
-    """Stands for metadata: takes any arguments, any state, any items, and does nothing with them."""
+    """Replace metadata: accept any arguments, state and items, and ignore them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -42,7 +42,7 @@ class Inert:
 
 
 class InertDict(dict):  # type: ignore[type-arg]
-    """A mapping of metadata (ConfigDict, MessageHub): its items are kept, its attributes are not."""
+    """Replace a mapping of metadata (ConfigDict, MessageHub): keep its items, ignore its attributes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(args[0] if args and isinstance(args[0], dict) else {})
@@ -100,7 +100,7 @@ _InPython: Any = pickle._Unpickler  # type: ignore[attr-defined]
 
 
 class Unpickler(_InPython):  # type: ignore[misc]
-    """`pickle.Unpickler` with a closed ``find_class``, which gives state to fresh objects only.
+    """Restrict `pickle.Unpickler` to known classes, and set the state of new objects only.
 
     Python's own form of the class, because the one in C has no hook for BUILD, and BUILD sets attributes on whatever lies on the stack:
     also on the classes and functions that ``find_class`` hands out, for the rest of the process.
@@ -141,7 +141,7 @@ class Unpickler(_InPython):  # type: ignore[misc]
 
     @staticmethod
     def _is_numpy_metadata(module: str, name: str) -> bool:
-        """Arrays, scalars and dtypes of numpy 1 (``numpy.core``) and 2 (``numpy._core``, ``numpy.dtypes``)."""
+        """Return arrays, scalars and dtypes of numpy 1 (``numpy.core``) and 2 (``numpy._core``, ``numpy.dtypes``)."""
         if module == 'numpy.dtypes':
             return name.endswith('DType')
         return module in ('numpy', 'numpy.core.multiarray', 'numpy._core.multiarray', 'numpy.core.numeric',
@@ -149,7 +149,7 @@ class Unpickler(_InPython):  # type: ignore[misc]
 
 
 def _name(module: str, name: str) -> str:
-    """The name as one would import it; bytes of a file that is no pickle can look like one of any length and content."""
+    """Return the name as in an import; in a file that is no pickle it can have any length and content."""
     full = f'{module}.{name}'
     if not all(part.isidentifier() for part in full.split('.')):
         raise pickle.UnpicklingError('it is not a pickle')
@@ -157,5 +157,5 @@ def _name(module: str, name: str) -> str:
 
 
 def load(file: Any, **kwargs: Any) -> Any:
-    """`pickle.load` through the closed reader; torch's legacy format asks for it."""
+    """Load with the restricted reader, as torch's legacy format asks of ``pickle.load``."""
     return Unpickler(file, **kwargs).load()

@@ -1,4 +1,4 @@
-"""Work-arounds for upstream defects, one small file each; none of them changes an installed file."""
+"""Work around upstream defects, one small file each, without changing an installed file."""
 from .mmcv_ext import provide_mmcv_ext
 from .packages import check_packages
 from .torchvision_ext import provide_torchvision_ops

@@ -1,4 +1,4 @@
-"""Checks at start for the packages that pip cannot resolve for us.
+"""Check at start for packages that pip cannot resolve.
 
 ``mmcv`` and ``mmcv-lite`` install the same folder and overwrite each other, so neither can be a requirement; mmdet 3.3 refuses
 mmcv 2.2 at import with a bare AssertionError.
@@ -14,7 +14,7 @@ REMEDY = "pip install 'mmcv-lite>=2.0,<2.2' (no compiled ops), or mim install 'm
 
 
 def mmcv_distribution() -> tuple[str, str]:
-    """Name and version of the installed mmcv.
+    """Return name and version of the installed mmcv.
 
     Raises:
         SetupError: there is none, there are both, or the version is outside 2.0 <= v < 2.2.
@@ -38,7 +38,7 @@ def mmcv_distribution() -> tuple[str, str]:
 
 
 def installed_version(package: str) -> str | None:
-    """Of whichever distribution brings `package` (ONNX Runtime has one for each kind of processor), or None."""
+    """Return the version of the distribution that has `package` (ONNX Runtime has several), or None."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -48,7 +48,7 @@ def installed_version(package: str) -> str | None:
 
 
 def check_packages() -> None:
-    """Fail early, with the remedy, where importing OpenMMLab would fail late."""
+    """Raise early, with the remedy, if importing OpenMMLab would fail later."""
     mmcv_distribution()
     if importlib.util.find_spec('pkg_resources') is None:
         raise SetupError("mmengine needs pkg_resources, which setuptools 81 and later no longer has: pip install 'setuptools<81'")

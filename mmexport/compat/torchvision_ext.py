@@ -1,4 +1,4 @@
-"""The names of torchvision's compiled ops where they do not load: torchvision built for another torch, or for CUDA on a machine without.
+"""Declare torchvision's compiled ops if they do not load (built for another torch, or for CUDA).
 
 ``import torchvision`` then dies on ``operator torchvision::nms does not exist``, and with it mmpretrain and all models that have a
 backbone of its, although none of them calls such an op. Declared without an implementation they let those models be built; one that

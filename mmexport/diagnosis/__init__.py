@@ -1,4 +1,4 @@
-"""When a format fails: the smallest module that fails, the line, the cause and what helps."""
+"""Diagnose a failed format: the smallest module that fails, the line, the cause and the remedy."""
 from .consult import Consultation
 from .finding import Diagnosis
 

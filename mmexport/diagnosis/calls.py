@@ -1,4 +1,4 @@
-"""The calls of modules that one run makes: which called which, with what, and what came out.
+"""Record the calls of modules in one run: caller, inputs and outputs.
 
 A call is named by its module's path and its number, for a module may be called twice and be wrong the second time only.
 """
@@ -21,7 +21,7 @@ Hook = Callable[..., None]
 
 @dataclass(frozen=True)
 class Call:
-    """`inside` is the call that made this one, None where the adapter or the model's own code did."""
+    """Hold one call; `inside` is the call that made it, None for the adapter or the model itself."""
 
     path: str
     number: int = 1
@@ -33,7 +33,7 @@ class Call:
 
 @dataclass
 class Recorded:
-    """What a call was given, and its tensors out."""
+    """Hold the inputs of a call, and its output tensors."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -41,7 +41,7 @@ class Recorded:
 
 
 def list_calls(model: nn.Module, run: Callable[[], Any]) -> list[Call]:
-    """All calls of `model`'s modules that `run` makes, in the order in which they begin."""
+    """Return all calls of `model`'s modules that `run` makes, in the order in which they begin."""
     found: list[Call] = []
     with watching(model, lambda call, args, kwargs: found.append(call), lambda call, output: None), torch.no_grad():
         run()
@@ -49,7 +49,7 @@ def list_calls(model: nn.Module, run: Callable[[], Any]) -> list[Call]:
 
 
 def record(model: nn.Module, run: Callable[[], Any], wanted: Sequence[Call]) -> dict[Call, Recorded]:
-    """What the `wanted` calls were given and what they answered, as it was then: copies, since later code may write into them."""
+    """Return copies of the inputs and outputs of the `wanted` calls, since later code may write into them."""
     found: dict[Call, Recorded] = {}
 
     def before(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ def tensors_of(output: Any) -> list[Tensor]:
 
 @contextmanager
 def watching(model: nn.Module, before: Hook, after: Hook) -> Iterator[None]:
-    """Have ``before(call, args, kwargs)`` and ``after(call, output)`` called around every call of a module below `model`.
+    """Call ``before(call, args, kwargs)`` and ``after(call, output)`` around every call of a module below `model`.
 
     Around ``forward`` itself: mmseg's heads call their own ``forward``, which hooks of a module do not see.
     """

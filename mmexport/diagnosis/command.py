@@ -1,4 +1,4 @@
-"""``tools/diagnose.py``: an export whose result is the diagnosis; the files themselves are thrown away."""
+"""Run ``tools/diagnose.py``: an export whose result is the diagnosis; its files are removed."""
 from __future__ import annotations
 
 import argparse
@@ -15,7 +15,7 @@ from ..model import CheckpointOptions
 
 
 def diagnose(args: argparse.Namespace) -> int:
-    """Exit code 0: every format can be lowered and agrees with eager; 1: diagnosed."""
+    """Diagnose; exit code 0 every format can be lowered and agrees with eager, 1 diagnosed."""
     check_packages()
     args.image = None
     cfg = load_config(args.config, overrides(args))

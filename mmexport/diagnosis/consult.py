@@ -1,4 +1,4 @@
-"""After a failure: choose the pictures, descend, write the repro; for the exporter and for ``tools/diagnose.py``."""
+"""Diagnose failures for the exporter and ``tools/diagnose.py``: choose inputs, descend, write the repro."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Consultation:
-    """The diagnoses of one run, in `found`; with `on` False it looks for none.
+    """Collect the diagnoses of one run in `found`; with `on` False none are made.
 
     Args:
         folder: where ``repro_<backend>.py`` is written.
@@ -50,7 +50,7 @@ class Consultation:
         self.multiple = 1
 
     def on_lowering(self, backend: Backend, adapter: Adapter, example: Tensor, error: LoweringError) -> None:
-        """Why `backend` cannot lower `adapter`; call it while the patches are on."""
+        """Diagnose why `backend` cannot lower `adapter`; call it with the patches applied."""
         if not self.on:
             return
         with self._looking(f'Looking for what {backend.name} cannot lower', backend.name), adapter.unguarded():
@@ -60,7 +60,7 @@ class Consultation:
             self._keep(found, part)
 
     def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification]) -> None:
-        """Why each file that failed its check is wrong, on the first sample on which it is; call it with the patches off."""
+        """Diagnose each file that failed its check, on its first wrong sample; call it with the patches off."""
         failed = [check for check in checks if check.passed is False]
         if not self.on or not failed:
             return
@@ -81,7 +81,7 @@ class Consultation:
                     self._keep(*self._where(backend, adapter, samples, wrong))
 
     def _keep(self, found: Diagnosis, part: Part | None) -> None:
-        """The finding, and a repro of it that was run."""
+        """Return the finding with a repro of it that was run."""
         self.found.append(found)
         place = write_repro(found, part, self.cfg, self.folder / f'repro_{found.backend}.py')
         if place:
@@ -118,12 +118,12 @@ class Consultation:
             return why_not_lowered(backend, adapter, self._example(backend, example), image, error, self.step.say, refused=True)
 
     def _may_be_off(self, backend: Backend) -> float:
-        """In fewer bits every layer is off; a fault stands out from ten times what the median may be."""
+        """Return the tolerance of a diagnosis: in reduced precision ten times the limit of the median."""
         precision = {'fp16': 'float16', 'bf16': 'bfloat16'}.get(getattr(backend, 'precision', ''), FULL)
         return self.tolerance if precision == FULL else max(self.tolerance, STANDS_OUT * REDUCED[precision].median)
 
     def _example(self, backend: Backend, example: Tensor) -> Tensor:
-        """A picture of the shape that `backend` lowers with."""
+        """Return a picture of the shape that `backend` lowers with."""
         program = isinstance(backend, ProgramBackend) and getattr(backend, 'dynamo', True)
         return _noise(generic(example, self.dynamic, self.multiple) if program else example)
 
@@ -145,7 +145,7 @@ def _noise(image: Tensor) -> Tensor:
 
 
 def _larger(image: Tensor, dynamic: Sequence[str], multiple: int = 1) -> Tensor:
-    """Another picture: one more in the batch, and higher and wider by whole strides, where those are open."""
+    """Return another input: a larger batch, and higher and wider by whole strides, where those axes are open."""
     more = {'batch': 1, 'height': 64, 'width': -(-96 // multiple) * multiple}
     shape = list(image.shape)
     for name in dynamic:

@@ -1,4 +1,4 @@
-"""What a diagnosis says: where the smallest failing part is, what fails there, and what is known to help."""
+"""Hold a diagnosis: the smallest failing part, what fails there, and the remedy."""
 from __future__ import annotations
 
 import inspect
@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One failure, placed.
+    """Hold one failure and its location.
 
     Attributes:
         stage: ``patched``, ``traced``/``exported`` or ``file``: the step after which it is wrong; ``lowering`` where there is no file.
@@ -66,7 +66,7 @@ class Diagnosis:
 
 def finding(backend: str, stage: str, call: Call | None, module: nn.Module, message: str, place: tuple[str, int] | None = None,
             op: str | None = None, tried: int = 0) -> Diagnosis:
-    """Fill in what follows from the rest: the class, the source line, the cause and its remedy."""
+    """Create a finding with class, source line, cause and remedy."""
     known = place is not None
     file, line = place or _class_place(module)
     source = linecache.getline(file, line).strip() if file and line and known else None
@@ -76,7 +76,7 @@ def finding(backend: str, stage: str, call: Call | None, module: nn.Module, mess
 
 
 def class_lines(module: nn.Module) -> tuple[str, range] | None:
-    """The file and the lines of the class of `module`, None for one that was not written in a file."""
+    """Return the file and the lines of the class of `module`; None if it is in no file."""
     try:
         lines, start = inspect.getsourcelines(type(module))
         return str(inspect.getsourcefile(type(module))), range(start, start + len(lines))

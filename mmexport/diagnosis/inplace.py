@@ -1,4 +1,4 @@
-"""Which module writes into the picture that it was given."""
+"""Find the module that writes into its input picture."""
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +12,7 @@ from .places import of_the_model
 
 
 def who_writes_into(adapter: Adapter, image: Tensor) -> tuple[Call | None, nn.Module, tuple[str, int] | None]:
-    """The call during which the picture became another, its module, and the line that did it."""
+    """Return the call that changed the picture, its module, and the line."""
     picture = image.clone()
     lines = Lines(picture, image)
     with torch.no_grad(), watching(adapter.model, lambda call, args, kwargs: lines.stack.append(call),
@@ -22,7 +22,7 @@ def who_writes_into(adapter: Adapter, image: Tensor) -> tuple[Call | None, nn.Mo
 
 
 class Lines(torch.overrides.TorchFunctionMode):
-    """Notes the first line of the model after whose operation the picture is another."""
+    """Record the first line of the model after which the picture has changed."""
 
     def __init__(self, picture: Tensor, original: Tensor) -> None:
         super().__init__()

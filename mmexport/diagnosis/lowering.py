@@ -1,4 +1,4 @@
-"""Why a model cannot be lowered: the smallest of its modules that cannot be either."""
+"""Find the smallest module that cannot be lowered."""
 from __future__ import annotations
 
 import torch
@@ -15,7 +15,7 @@ from .places import operator_of, place_of
 
 def why_not_lowered(backend: Backend, adapter: Adapter, image: Tensor, other: Tensor, error: LoweringError,
                     say: Say = lambda line: None, refused: bool = False) -> tuple[Diagnosis, Part | None]:
-    """Descend from the adapter: of the modules that a failing one calls, in the order of the calls, the first that fails on its own.
+    """Descend from the adapter to the first called module that fails on its own, repeatedly.
 
     Backbone comes before neck, head and decoder layers because that is how they are called. Call it while the patches are on.
 
@@ -51,7 +51,7 @@ def why_not_lowered(backend: Backend, adapter: Adapter, image: Tensor, other: Te
 
 
 def _failure(backend: Backend, part: Part, again: tuple[Tensor, ...] | None) -> LoweringError | None:
-    """What happens to `part`, and where there is one, to its form halfway on another input."""
+    """Return what fails when `part` is lowered, or when its intermediate form runs on another input."""
     try:
         run = backend.attempt(part, part.inputs, part.moving)
     except LoweringError as exc:

@@ -1,4 +1,4 @@
-"""Why a lowered file is wrong: after which step, and in which module its values first leave those of eager."""
+"""Find the step and the module in which a file's values first differ from eager's."""
 from __future__ import annotations
 
 import warnings
@@ -23,7 +23,7 @@ FOLDED = 'with its modules watched it is right: folded, the fault is in what the
 
 def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor, dynamic: Sequence[str], tolerance: float,
               jumps: bool = False, say: Say = lambda line: None) -> Diagnosis:
-    """Descend: of the modules that a wrong one calls, in the order of the calls, the first whose output is wrong. Call it patched.
+    """Descend to the first called module whose output is wrong, repeatedly; call it with the patches applied.
 
     Args:
         example: what the file is lowered with.
@@ -64,7 +64,7 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
 
 
 def first_wrong(right: Values, values: Values, tolerance: float, jumps: bool) -> tuple[Call, str, str] | None:
-    """The first call whose input or output is not eager's: the call, ``given`` or ``answered``, and by how much."""
+    """Return the first call with a wrong input or output: the call, ``given`` or ``answered``, and the error."""
     for (call, what, one), (_, _, other) in zip(right.events(), values.events(), strict=True):
         reason = differs(one, other, tolerance, jumps)
         if reason:
@@ -73,7 +73,7 @@ def first_wrong(right: Values, values: Values, tolerance: float, jumps: bool) ->
 
 
 def why_patched_differs(adapter: Adapter, image: Tensor, patched: Any, tolerance: float, jumps: bool = False) -> Diagnosis:
-    """The first module whose output a patch changes; `patched` makes the context in which the patches are on."""
+    """Return the first module whose output a patch changes; `patched` makes the context with patches applied."""
     calls = list_calls(adapter.model, lambda: adapter(image.clone()))
     at: Call | None = None
     message = ''
@@ -95,11 +95,11 @@ def why_patched_differs(adapter: Adapter, image: Tensor, patched: Any, tolerance
 
 
 class Refused(Exception):
-    """What is between the model and the file, or the runtime, does not take the sample at all."""
+    """Report that the intermediate form, or the runtime, does not take the sample."""
 
 
 class Watch:
-    """The three ways to get the values of a `Tapped` adapter: eager, halfway, and from the file."""
+    """Run a `Tapped` adapter in three ways: eager, the intermediate form, and the file."""
 
     def __init__(self, backend: Backend, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> None:
         self.backend, self.adapter, self.example, self.dynamic = backend, adapter, example, list(dynamic)
@@ -109,7 +109,7 @@ class Watch:
             return tapped.split(tapped(image.clone()))
 
     def step(self, tapped: Tapped, image: Tensor, right: Values, tolerance: float, jumps: bool) -> tuple[str, Values | str]:
-        """The step that makes it wrong, the one before the file (``traced``, ``exported``) or the ``file``; and the values after it."""
+        """Return the faulty step (``traced``, ``exported`` or ``file``), and the values after it."""
         name, run = self.backend.halfway(cast(Adapter, tapped), self.example.clone(), self.dynamic)
         try:
             with torch.no_grad():
@@ -137,7 +137,7 @@ class Watch:
 
 
 def differs(right: Sequence[Tensor], found: Sequence[Tensor], tolerance: float, jumps: bool) -> str | None:
-    """By how much the first of these tensors that is wrong is wrong, in one line."""
+    """Return the error of the first wrong tensor, in one line."""
     for one, other in zip(right, found, strict=False):
         if one.shape != other.shape:
             return f'shape {tuple(other.shape)} instead of {tuple(one.shape)}: a size may be baked into the graph'
@@ -160,7 +160,7 @@ def differs(right: Sequence[Tensor], found: Sequence[Tensor], tolerance: float, 
 
 
 def _warned(backend: Backend, adapter: Adapter, example: Tensor, module: nn.Module) -> tuple[tuple[str, int] | None, str]:
-    """The line of `module` about which a tracer warns that it turns a tensor into a number, and its words."""
+    """Return the line of `module` about which the tracer warns, and the warning."""
     lines = class_lines(module)
     if not backend.traces or lines is None:
         return None, ''

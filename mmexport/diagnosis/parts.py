@@ -1,4 +1,4 @@
-"""A module of a model on its own: tensors in, tensors out, with what else it was given held fast."""
+"""Isolate a module of a model: tensors in, tensors out, other arguments fixed."""
 from __future__ import annotations
 
 from functools import partial
@@ -15,7 +15,7 @@ _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
 
 
 class Part(nn.Module):
-    """`module` as a function of the tensors that a recorded call gave it.
+    """Wrap `module` as a function of the tensors of a recorded call.
 
     Args:
         again: the same call for another picture: which axes of `inputs` differ from it is then `moving`, and its tensors are `others`.
@@ -41,7 +41,7 @@ class Part(nn.Module):
 
 
 def moving_axes(one: Recorded, other: Recorded) -> list[list[int]]:
-    """For each tensor that a call was given, the axes that differ between two pictures.
+    """Return for each input tensor of a call the axes that differ between two pictures.
 
     Empty where the call was also given numbers that differ, or objects that may hold some: on its own such a part has them fixed.
     """
@@ -59,7 +59,7 @@ def moving_axes(one: Recorded, other: Recorded) -> list[list[int]]:
 
 
 def part_of(adapter: Adapter, name: str, example: Tensor, image: Tensor) -> Part | None:
-    """The call `name` of the adapter's model on `example`, with the tensors of `image` beside; None where one has no such call."""
+    """Return the call `name` of the model on `example`, with the tensors for `image`; None if there is none."""
     calls = [call for call in list_calls(adapter.model, lambda: adapter(example.clone())) if str(call) == name]
     first, second = (record(adapter.model, partial(adapter, picture.clone()), calls) for picture in (example, image))
     if not calls or calls[0] not in first or calls[0] not in second:

@@ -1,4 +1,4 @@
-"""From an exporter's error to the line of the model's code that it is about."""
+"""Find the line of the model's code that an exporter's error is about."""
 from __future__ import annotations
 
 import re
@@ -20,7 +20,7 @@ _OPERATORS = (r"OpOverload\(op='([^']+)'", r'target=torch\.ops\.([\w.]+)', r'\b(
 
 
 def place_of(exc: BaseException) -> tuple[str, int] | None:
-    """The innermost line of the model in the tracebacks of `exc` and its causes, or in what it says of the graph's node."""
+    """Return the innermost line of the model in the tracebacks of `exc` and its causes, or in its message."""
     found = None
     for error in causes(exc):
         stack = getattr(error, 'stack', None)
@@ -39,7 +39,7 @@ def operator_of(exc: BaseException) -> str | None:
 
 
 def of_the_model(file: str) -> bool:
-    """Whether a line of `file` is one that the model's author, or its upstream, could change."""
+    """Return whether `file` belongs to the model's author or its upstream."""
     if any(word in file for word in _FOREIGN):
         return False
     if file.startswith(_HERE):

@@ -1,4 +1,4 @@
-"""What is known to go wrong, and what helps; read from the top, the first that fits."""
+"""List known causes and remedies; the first match applies."""
 from __future__ import annotations
 
 import re
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Remedy(NamedTuple):
-    """`source` is looked for in the line of code, `message` in what the exporter said; either suffices."""
+    """Describe a known cause: a pattern `source` in the line of code, or `message` in the error."""
 
     cause: str
     words: str
@@ -44,7 +44,7 @@ REMEDIES = (
 
 
 def remedy_for(message: str, source: str, stage: str) -> tuple[str | None, str | None]:
-    """Cause and remedy by what the exporter said and the line it was about; (None, None) where nothing is known."""
+    """Return cause and remedy for an error message and its line; (None, None) if unknown."""
     for remedy in REMEDIES:
         if _fits(remedy.source, source) or _fits(remedy.message, message):
             return remedy.cause, remedy.words

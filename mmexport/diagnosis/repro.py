@@ -1,4 +1,4 @@
-"""``repro.py``: the failure in a file of under 40 lines, with torch and the installed OpenMMLab package alone, for an upstream issue."""
+"""Write ``repro.py``: the failure in under 40 lines, with torch and the OpenMMLab package alone, for an issue."""
 from __future__ import annotations
 
 import os
@@ -66,7 +66,7 @@ SHORTEST = 8
 
 
 def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> Path | None:
-    """Write it for a part that cannot be lowered, or whose form is wrong on another picture's tensors.
+    """Write the repro of a part that cannot be lowered, or is wrong on another picture's tensors.
 
     None where the part needs what source code cannot make (a data sample, say), or where it is the file that is wrong and the form
     before it is right: to run files is mmexport's own code.
@@ -128,7 +128,7 @@ def same_error(found: Diagnosis, stderr: str) -> bool:
 
 
 def _final_error(stderr: str) -> str:
-    """The line of the last exception in a traceback: its type and the first line of its message."""
+    """Return the line of the last exception in a traceback: its type and the first line of its message."""
     lines = [line for line in stderr.splitlines() if re.match(r'[A-Za-z_][\w.]*(: |$)', line)]
     errors = [line for line in lines if re.match(r'[\w.]*(Error|Exception|Violation|Fail|Interrupt|Unsupported|Exit)\w*(: |$)', line)]
     return (errors or lines or ['no message'])[-1].strip()
@@ -140,7 +140,7 @@ def _plain(message: str) -> str:
 
 
 def _read(config: str, scope: str) -> str:
-    """The lines that read `config`; one that the package brought is named by its place in there, which others have too.
+    """Return the lines that read `config`; one of an installed package is named by its path in it.
 
     One of the user's own is named from the root: the repro is run in another folder than the export.
     """
@@ -151,7 +151,7 @@ def _read(config: str, scope: str) -> str:
 
 
 def _dims(part: Part) -> str:
-    """An axis that changes with the picture must stay open; of the others torch.export may make what it likes."""
+    """Return the source of ``dynamic_shapes``: axes that change with the picture must stay open."""
     moving = part.moving or [[] for _ in part.inputs]
     dims = tuple({axis: 'DYNAMIC' if axis in axes else 'AUTO' for axis, side in enumerate(tensor.shape) if side > 1}
                  for tensor, axes in zip(part.inputs, moving, strict=True))
@@ -159,7 +159,7 @@ def _dims(part: Part) -> str:
 
 
 def _arguments(part: Part) -> tuple[list[str], str] | None:
-    """The names of the tensors, and the call that is made of them and of the other arguments as they stand in source code."""
+    """Return the names of the tensors, and the source of the call with them and the other arguments."""
     names = [f'x{number}' for number in range(len(part.places))]
     leaves: list[Any] = [Word(repr(leaf)) for leaf in part.rest]
     for leaf in part.rest:
@@ -172,7 +172,7 @@ def _arguments(part: Part) -> tuple[list[str], str] | None:
 
 
 class Word:
-    """Source code that ``repr`` of the containers around it leaves as it is."""
+    """Hold source code that ``repr`` of its containers leaves unchanged."""
 
     def __init__(self, text: str) -> None:
         self.text = text

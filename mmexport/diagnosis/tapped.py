@@ -1,4 +1,4 @@
-"""An adapter that also answers what chosen modules were given and answered on the way.
+"""Wrap an adapter to return also inputs and outputs of chosen modules.
 
 The taps are outputs of the graph like any other to every format, and call by call the values of a lowered file can be laid beside those
 of eager.
@@ -18,21 +18,21 @@ from .calls import Call, Recorded, tensors_of, watching
 
 @dataclass(frozen=True)
 class Values:
-    """The adapter's own outputs, and of each call what went in and what came out."""
+    """Hold the adapter's outputs, and inputs and outputs of each call."""
 
     outputs: list[Tensor]
     given: Mapping[Call, list[Tensor]]
     answered: Mapping[Call, list[Tensor]]
 
     def events(self) -> Iterator[tuple[Call, str, list[Tensor]]]:
-        """In the order in which a fault travels."""
+        """Yield the tensors in the order in which a fault propagates."""
         for call in self.given:
             yield call, 'given', self.given[call]
             yield call, 'answered', self.answered[call]
 
 
 class Tapped(nn.Module):
-    """Outputs: those of `adapter`, then the tensors in and out of each of the `recorded` calls. For a backend it is an adapter."""
+    """Return the outputs of `adapter`, then the tensors in and out of each of the `recorded` calls."""
 
     def __init__(self, adapter: Adapter, recorded: Mapping[Call, Recorded]) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Operations that patches share, in forms that every backend can lower; no saved file has an ``mmexport::`` op."""
+"""Define operations that patches share, in forms that every backend can lower; no file has an ``mmexport::`` op."""

@@ -1,4 +1,4 @@
-"""Adaptive pooling for exporters: the average as two products with averaging matrices, the maximum by index.
+"""Compute adaptive pooling for exporters: the average by two averaging matrices, the maximum by index.
 
 Which cells an output averages depends on the size, and exporters write that out for the example's size, or as thousands of gathers; ONNX
 has no such operator. A cell of the output is the mean over an interval of rows and one of columns, so it is ``A x B^T`` with matrices that
@@ -19,7 +19,7 @@ from .lowerings import chosen
 
 
 def adaptive_avg_pool2d(original: Callable[..., Tensor], x: Tensor, output_size: Any) -> Tensor:
-    """In the form that the backend prefers: ``operator`` (the default, torch's own) or ``matrix``."""
+    """Pool by averages in the form that the backend prefers: ``operator`` (torch's own, the default) or ``matrix``."""
     height, width = output_size if isinstance(output_size, Sequence) else (output_size, output_size)
     if chosen('adaptive_pooling', 'operator') == 'operator' or height is None or width is None:
         return original(x, output_size)
@@ -30,7 +30,7 @@ def adaptive_avg_pool2d(original: Callable[..., Tensor], x: Tensor, output_size:
 
 
 def averaging(size: Any, cells: int, like: Tensor) -> Tensor:
-    """(cells, size): row i averages the interval that cell i covers."""
+    """Return the averaging matrix (cells, size): row i averages the interval of cell i."""
     cell = torch.arange(cells, device=like.device)[:, None]
     start, end = _intervals(cell, size, cells)
     place = torch.arange(size, device=like.device)
@@ -38,7 +38,7 @@ def averaging(size: Any, cells: int, like: Tensor) -> Tensor:
 
 
 def adaptive_max_pool2d(original: Callable[..., Any], x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """As `adaptive_avg_pool2d`, in the same forms; where the indices are asked for, torch's own."""
+    """Pool by maxima in the forms of `adaptive_avg_pool2d`; with indices always torch's own."""
     height, width = output_size if isinstance(output_size, Sequence) else (output_size, output_size)
     if return_indices or chosen('adaptive_pooling', 'operator') == 'operator' or height is None or width is None:
         return original(x, output_size, return_indices)
@@ -46,7 +46,7 @@ def adaptive_max_pool2d(original: Callable[..., Any], x: Tensor, output_size: An
 
 
 def _largest(x: Tensor, cells: Any) -> Tensor:
-    """(..., size) -> (..., cells), the largest of each cell's interval."""
+    """Return the maximum of each cell's interval: (..., size) -> (..., cells)."""
     size = x.shape[-1]
     cell = torch.arange(cells, device=x.device)[:, None]
     start, end = _intervals(cell, size, cells)

@@ -1,4 +1,4 @@
-"""Multi-scale deformable attention in plain PyTorch, in three forms with the same result up to rounding.
+"""Compute multi-scale deformable attention in plain PyTorch, in three forms equal up to rounding.
 
 ``bag`` gathers the four corners of every sample as rows of the value table and adds them up with ``embedding_bag``: one pass, no
 intermediate of the size of the samples. ``grid`` samples each level with ``grid_sample`` and adds the levels up one by one, for
@@ -82,12 +82,12 @@ SAMPLINGS: dict[str, Callable[[Tensor, Shapes, Tensor, Tensor, Tensor], Tensor]]
 
 
 def sampled(value: Tensor, shapes: Shapes, offsets: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
-    """In the form that the backend prefers, ``bag`` where it prefers none."""
+    """Apply attention in the form that the backend prefers, ``bag`` by default."""
     return SAMPLINGS[chosen('deformable_attention', 'bag')](value, shapes, offsets, weights, reference)
 
 
 def _cells(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> tuple[Tensor, Tensor]:
-    """Sampling places in cells of one level, 0 at the centre of the first: x and y, each (N, Q, heads, P)."""
+    """Return sampling positions in cells of one level, 0 at the centre of the first: x and y, each (N, Q, heads, P)."""
     center = reference[:, :, None, None]
     if reference.shape[-1] == 4:
         moved = _in_box(center, offsets, offsets.shape[-2])
@@ -96,7 +96,7 @@ def _cells(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> tuple
 
 
 def _places(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> Tensor:
-    """Sampling places of one level over its size, 0 to 1: offsets and result (N, heads, P, Q, 2). x and y stay side by side in memory."""
+    """Return sampling positions of one level over its size, 0 to 1: offsets and result (N, heads, P, Q, 2)."""
     center = reference[:, None, None]
     if reference.shape[-1] == 4:
         return _in_box(center, offsets, offsets.shape[2])
@@ -107,12 +107,12 @@ def _places(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> Tens
 
 
 def _in_box(center: Tensor, offsets: Tensor, points: int) -> Tensor:
-    """Places around the centre of a reference box (x, y, w, h); an offset of `points` is half a side of it."""
+    """Return positions around the centre of a reference box (x, y, w, h); an offset of `points` is half a side of it."""
     return center[..., :2] + offsets / points * center[..., 2:] * 0.5
 
 
 def corners(x: Tensor, y: Tensor, height: Any, width: Any) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Column, row and bilinear share of the four cells around each place; a cell outside has a share of zero."""
+    """Return column, row and bilinear weight of the four cells around each position; a cell outside has weight zero."""
     columns, rows = _neighbours(x, width), _neighbours(y, height)
     return [(column, row, across * down) for row, down in rows for column, across in columns]
 

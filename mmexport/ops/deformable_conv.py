@@ -1,4 +1,4 @@
-"""Deformable convolution, with and without modulation, in plain PyTorch and two forms with the same result up to rounding.
+"""Compute deformable convolution, with and without modulation, in plain PyTorch, in two forms equal up to rounding.
 
 ``grid`` samples with ``grid_sample``; ``gather`` adds up the four cells around each place, for runtimes that get GridSample wrong. The rest
 is a matrix product, as in an ordinary convolution that is written out.
@@ -21,7 +21,7 @@ from .lowerings import chosen
 
 def deform_conv2d(x: Tensor, offset: Tensor, weight: Tensor, bias: Tensor | None, mask: Tensor | None, stride: Sequence[int],
                   padding: Sequence[int], dilation: Sequence[int], groups: int, deform_groups: int) -> Tensor:
-    """The convolution of `x` at places that `offset` moves.
+    """Convolve `x` at positions moved by `offset`.
 
     Args:
         x: (N, C, H, W).
@@ -50,7 +50,7 @@ def deform_conv2d(x: Tensor, offset: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def grid(planes: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """planes (B, c, H, W), x and y (B, K, h, w) in cells -> (B, c, K, h, w)."""
+    """Sample planes (B, c, H, W) at x and y (B, K, h, w) in cells -> (B, c, K, h, w)."""
     height, width = planes.shape[2:]
     at = torch.stack([(2 * x + 1) / width - 1, (2 * y + 1) / height - 1], dim=-1).flatten(1, 2)
     cells = F.grid_sample(planes, at.to(planes.dtype), mode='bilinear', padding_mode='zeros', align_corners=False)
@@ -58,7 +58,7 @@ def grid(planes: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def gather(planes: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """As `grid`."""
+    """Sample by index, with the arguments of `grid`."""
     height, width = planes.shape[2:]
     table, total = planes.flatten(2), None
     for column, row, share in corners(x, y, height, width):
@@ -74,7 +74,7 @@ SAMPLINGS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {'grid': grid
 
 def _grid(size: Any, kernel: Any, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
           device: torch.device) -> tuple[Tensor, Tensor]:
-    """Where an ordinary convolution reads: rows (K, h, 1) and columns (K, 1, w), in cells."""
+    """Return where an ordinary convolution reads: rows (K, h, 1) and columns (K, 1, w), in cells."""
     first = [torch.arange(size[axis], device=device) * stride[axis] - padding[axis] for axis in (0, 1)]
     steps = [torch.arange(kernel[axis], device=device) * dilation[axis] for axis in (0, 1)]
     rows = steps[0].repeat_interleave(kernel[1])[:, None] + first[0]

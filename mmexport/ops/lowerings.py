@@ -1,4 +1,4 @@
-"""Which form of an op a backend wants: a patch calls the op, the backend that is lowering picks the form."""
+"""Choose the form of an op: a patch calls the op, and the lowering backend sets the form."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _PREFERRED: ContextVar[dict[str, str]] = ContextVar('preferred', default={})  # 
 
 @contextmanager
 def preferring(**forms: str) -> Iterator[None]:
-    """Inside the block `chosen` answers these forms: ``preferring(deformable_attention='grid')``."""
+    """Set the forms that `chosen` returns inside the block: ``preferring(deformable_attention='grid')``."""
     token = _PREFERRED.set({**_PREFERRED.get(), **forms})
     try:
         yield

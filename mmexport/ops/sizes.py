@@ -1,4 +1,4 @@
-"""Arithmetic on sizes that a tracer follows: `int`, `math.ceil`, `min` and `max` turn a traced size into a constant.
+"""Compute with sizes so that a tracer follows: `int`, `math.ceil`, `min` and `max` make constants of traced sizes.
 
 Under ``torch.jit.trace`` an element of ``x.shape`` is a tensor of no dimension, under ``torch.export`` a ``SymInt``, otherwise an int;
 each function takes all three.
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def scaled(side: Any, factor: float) -> Any:
-    """``int(side * factor)``."""
+    """Return ``int(side * factor)``."""
     if float(factor).is_integer():
         return side * int(factor)
     if isinstance(side, Tensor):
@@ -26,25 +26,26 @@ def scaled(side: Any, factor: float) -> Any:
 
 
 def ceil_div(side: Any, step: int) -> Any:
-    """``math.ceil(side / step)``."""
+    """Return ``math.ceil(side / step)``."""
     return (side + step - 1) // step
 
 
 def missing(side: Any, step: int) -> Any:
-    """What is missing to the next multiple of `step`; without a remainder, so that symbolic sizes stay simple."""
+    """Return the difference to the next multiple of `step`; without a remainder, so that symbolic sizes stay simple."""
     return ceil_div(side, step) * step - side
 
 
 def at_least_zero(side: Any) -> Any:
-    """``max(side, 0)``."""
+    """Return ``max(side, 0)``."""
     if isinstance(side, Tensor):
         return side.clamp(min=0)
     return torch.sym_max(side, 0)
 
 
 def reaching(side: Any, kernel: int, stride: int, dilation: int) -> Any:
-    """``max((ceil(side / stride) - 1) * stride + reach - side, 0)``, the padding with which a kernel that reaches so far ends where the
-    side does ("same", as TensorFlow pads). Only what exceeds a multiple of the stride depends on the side.
+    """Return the padding of "same" convolution, ``max((ceil(side / stride) - 1) * stride + reach - side, 0)``.
+
+    Only what exceeds a multiple of the stride depends on the side.
     """
     reach = (kernel - 1) * dilation + 1
     needed = (missing(side, stride) if stride > 1 else 0) + reach - stride
@@ -52,7 +53,7 @@ def reaching(side: Any, kernel: int, stride: int, dilation: int) -> Any:
 
 
 def equal(one: Any, other: Any) -> Any:
-    """1 where the sizes are equal, else 0; sizes are above zero."""
+    """Return 1 if the sizes are equal, else 0; sizes are above zero."""
     same = one == other
     if isinstance(same, Tensor):
         return same.long()

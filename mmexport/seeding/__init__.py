@@ -1,4 +1,4 @@
-"""Seeded weights whose outputs are worth comparing; for demos and tests, never for results.
+"""Seed weights whose outputs vary enough to compare; for demos and tests, never for results.
 
 Plain random weights prove nothing: `attention_weights` start at zero, so that swapped attention levels show an error of 0.0;
 a segmentor without calibrated norms is constant to 1e-3; random panoptic results are all void.
@@ -34,7 +34,7 @@ SCENES = ((128, 160), ODD, (256, 256), (250, 333), (160, 192))
 
 
 class SeedingError(MMExportError):
-    """Weights that would prove nothing are not written."""
+    """Report that seeded weights would make a vacuous comparison."""
 
 
 @torch.no_grad()
@@ -71,7 +71,7 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
 
 
 def rich_enough(model: nn.Module, seed: int) -> bool:
-    """Whether the final label map of each of five scenes has enough segments, and enough labels over 1% of its pixels."""
+    """Return whether the label maps of five scenes have enough segments, and enough labels over 1% of their pixels."""
     adapter = build_adapter(model, outputs='raw')
     for number, scene in enumerate(SCENES):
         image = picture((1, adapter.channels, *scene), 6007 + 10 * seed + number, adapter)
@@ -84,7 +84,7 @@ def rich_enough(model: nn.Module, seed: int) -> bool:
 
 
 def varied_enough(model: nn.Module, shape: Sequence[int]) -> bool:
-    """Whether the checker itself would tell pictures of `shape` (N, H, W) apart, in raw outputs and in decisions."""
+    """Return whether the checker tells pictures of `shape` (N, H, W) apart, in raw outputs and in decisions."""
     raw, final = (build_adapter(model, outputs=outputs) for outputs in ('raw', 'final'))
     pictures = [picture((shape[0], raw.channels, *shape[1:]), number, raw) for number in (0, 1)]
     found = [(raw.raw(image), image) for image in pictures]
@@ -103,7 +103,7 @@ def _label_map(adapter: Adapter, raw: tuple[Tensor, ...], image: Tensor) -> Tens
 
 
 def _scenes(adapter: Adapter, seed: int, size: Sequence[int]) -> Tensor:
-    """Half of them whole scenes, half of them windows of scenes four times as wide: inputs of other sizes show other scales.
+    """Draw scenes: half of them whole, half of them windows of scenes four times as wide, for other scales.
 
     A model that takes one size only gets scenes of that, and sees them a few at a time.
     """

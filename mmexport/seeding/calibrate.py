@@ -1,4 +1,4 @@
-"""Norm statistics and class layers from one batch of scenes, layer by layer: what reaches a layer is calibrated already."""
+"""Calibrate norm statistics and class layers from one batch of scenes, layer by layer."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generat
 
 
 def class_layers(model: nn.Module) -> set[nn.Module]:
-    """Layers whose output channels are a head's classes."""
+    """Return the layers whose output channels are a head's classes."""
     found: set[nn.Module] = set()
     for head in model.modules():
         if not hasattr(head, 'num_classes'):
@@ -89,7 +89,7 @@ def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator) -> None
 
 
 def eigen(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, eigenvalues of the covariance in falling order, and their vectors as columns."""
+    """Return mean, eigenvalues of the covariance in descending order, and their vectors as columns."""
     mean = rows.mean(0)
     centred = (rows - mean).double()
     values, vectors = torch.linalg.eigh(centred.T @ centred / len(rows))

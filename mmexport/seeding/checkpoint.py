@@ -1,4 +1,4 @@
-"""A seeded model as a checkpoint file in OpenMMLab's form."""
+"""Write a seeded model as a checkpoint file in OpenMMLab's format."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""Identity for queries that start from zeros (DETR, MaskFormer): their embedding steers attention and is never part of a value.
+"""Give identities to queries that start from zeros (DETR, MaskFormer), whose embedding is never part of a value.
 
 Three decoder layers carry it. The first attends, in each head, to the highest or the lowest end of one direction of the memory, as
 the query's sign code says. The second takes the mean over the queries off, so that the sign alone remains, and clips it to one size.
@@ -50,7 +50,7 @@ def give_identity(head: Any, run: Callable[[], Any], generator: torch.Generator)
 
 
 def _sign_codes(queries: int, bits: int, generator: torch.Generator) -> Tensor:
-    """Codes of -1 and 1 (Q, bits), in pairs with their opposites; as long as there are enough, any two differ in two bits."""
+    """Return codes of -1 and 1 (Q, bits), in pairs of opposites; any two differ in two bits if there are enough."""
     half = 2 ** (bits - 1)
     signs = 1.0 - 2 * (torch.arange(half)[:, None] >> torch.arange(bits) & 1)
     order = (torch.rand(half, generator=generator) + (signs.prod(1) < 0)).argsort()
@@ -59,7 +59,7 @@ def _sign_codes(queries: int, bits: int, generator: torch.Generator) -> Tensor:
 
 
 def _keep_free(layer: Any, channels: int) -> None:
-    """No branch writes into the first `channels`, and the norms pass them as they are."""
+    """Keep branches from writing into the first `channels`, which the norms pass unchanged."""
     for linear in (layer.self_attn.attn.out_proj, layer.cross_attn.attn.out_proj, _linears(layer.ffn)[-1]):
         linear.weight[:channels] = 0
         linear.bias[:channels] = 0
@@ -69,7 +69,7 @@ def _keep_free(layer: Any, channels: int) -> None:
 
 
 def _attend(attention: nn.MultiheadAttention, key: Tensor, position: Tensor, generator: torch.Generator) -> None:
-    """Head h: logit = code * content, value = content, along a direction of the memory that varies in every image."""
+    """Set head h: logit = code * content, value = content, along a direction of the memory that varies in every image."""
     heads, dims = attention.num_heads, attention.head_dim
     direction = _varied_directions(key, position, heads)
     query_rows, key_rows, value_rows = (torch.arange(heads) * dims + part * attention.embed_dim for part in range(3))
@@ -86,7 +86,7 @@ def _attend(attention: nn.MultiheadAttention, key: Tensor, position: Tensor, gen
 
 
 def _varied_directions(key: Tensor, position: Tensor, count: int) -> Tensor:
-    """Directions (count, C) in which contents differ most within an image, as against positions; unit spread within images."""
+    """Return directions (count, C) in which contents differ most within an image; unit spread within images."""
     within = (key - key.mean(1, keepdim=True)).flatten(0, 1).double()
     other = (position - position.mean(1, keepdim=True)).flatten(0, 1).double()
     signal, noise = within.T @ within / len(within), other.T @ other / len(other)
@@ -98,7 +98,7 @@ def _varied_directions(key: Tensor, position: Tensor, count: int) -> Tensor:
 
 
 def _centre(attention: nn.MultiheadAttention, channels: int) -> None:
-    """Uniform attention that subtracts the mean over the queries from the first `channels`."""
+    """Set uniform attention that subtracts the mean over the queries from the first `channels`."""
     size = attention.embed_dim
     attention.in_proj_weight[:2 * size] = 0
     attention.in_proj_bias[:2 * size] = 0
@@ -108,7 +108,7 @@ def _centre(attention: nn.MultiheadAttention, channels: int) -> None:
 
 
 def _clip(ffn: nn.Module, rows: Tensor, codes: Tensor) -> None:
-    """clip(x) = relu(x + 1) - relu(x - 1) - 1 on the code channels."""
+    """Set clip(x) = relu(x + 1) - relu(x - 1) - 1 on the code channels."""
     first, last = _linears(ffn)
     heads = codes.shape[1]
     read = _read(rows.shape[-1], heads)
@@ -123,7 +123,7 @@ def _clip(ffn: nn.Module, rows: Tensor, codes: Tensor) -> None:
 
 
 def _name(ffn: nn.Module, rows: Tensor, codes: Tensor, generator: torch.Generator) -> None:
-    """One unit for each code, open for its own query only; it adds that query's random vector."""
+    """Set one unit for each code, active for its query only, which adds that query's random vector."""
     first, last = _linears(ffn)
     read = codes[:len(first.weight)] @ _read(rows.shape[-1], codes.shape[1])
     own = (rows[:, :len(read)] * read).sum(-1)

@@ -1,4 +1,4 @@
-"""``init_weights()`` without downloads, repeatable, and of every parameter."""
+"""Initialise every parameter repeatably, without downloads."""
 from __future__ import annotations
 
 import logging
@@ -11,7 +11,7 @@ from torch import nn
 
 @contextmanager
 def unset_is_nan() -> Iterator[None]:
-    """Build a model inside: what it leaves unset (``torch.empty``) is NaN then, and not whatever lay in memory."""
+    """Fill ``torch.empty`` with NaN inside the block, to find parameters that a model leaves unset."""
     before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
@@ -50,8 +50,9 @@ def _start_over(model: nn.Module) -> None:
 
 
 def _init_weights(module: nn.Module) -> None:
-    """SAN's recogniser calls an ``init_weights`` that its base class does not have, and wants an argument in its own: such a module's
-    parts are initialised one by one.
+    """Call ``init_weights`` of a module, or of its parts if that fails.
+
+    SAN's recogniser calls an ``init_weights`` that its base class does not have, and needs an argument in its own.
     """
     try:
         module.init_weights()  # type: ignore[operator]
@@ -65,7 +66,7 @@ def _init_weights(module: nn.Module) -> None:
 
 @contextmanager
 def _without_a_line_for_each_parameter() -> Iterator[None]:
-    """mmengine logs every parameter that init_weights touches."""
+    """Silence mmengine, which logs every parameter that init_weights touches."""
     before = logging.root.manager.disable
     logging.disable(logging.INFO)
     try:

@@ -1,4 +1,4 @@
-"""Mask-classification heads: solve the readouts so that confident queries hold regions of their own.
+"""Seed mask-classification heads: solve the readouts so that confident queries hold regions of their own.
 
 Works on any head with `cls_embed`, `mask_embed` and a `pixel_decoder.mask_feature` (Mask2Former, MaskFormer; mmdet's and mmseg's).
 """
@@ -37,7 +37,7 @@ def query_heads(model: nn.Module) -> Iterator[nn.Module]:
 
 @torch.no_grad()
 def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: torch.Generator, varies_by: float) -> None:
-    """Ridge regressions for `cls_embed` and the last layer of `mask_embed`, repeated while the attention masks settle.
+    """Solve ridge regressions for `cls_embed` and the last layer of `mask_embed` until the attention masks settle.
 
     Args:
         varies_by: a query's class logits change by at least this share of their scale between two images, in 95% of the queries.
@@ -65,7 +65,7 @@ def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: 
 
 
 def damp_branches(head: Any) -> None:
-    """Once, before the readouts are solved."""
+    """Scale down the decoder's branches, before the readouts are solved."""
     for name, layer in head.transformer_decoder.named_modules():
         if isinstance(layer, nn.MultiheadAttention):
             layer.out_proj.weight.mul_(CROSS if 'cross_attn' in name else SELF)
@@ -74,7 +74,7 @@ def damp_branches(head: Any) -> None:
 
 
 class _backbone_once:  # noqa: N801, a context manager that reads as a phrase
-    """Let the model answer ``extract_feat`` from memory; the backbone does not change while readouts are solved."""
+    """Cache ``extract_feat``: the backbone does not change while readouts are solved."""
 
     def __init__(self, model: Any, run: Callable[[], Any]) -> None:
         self.model, self.run = model, run
@@ -95,7 +95,7 @@ class _backbone_once:  # noqa: N801, a context manager that reads as a phrase
 
 
 def _record(head: Any, last: nn.Linear, run: Callable[[], Any]) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Inputs of `cls_embed` and of the last mask layer for each decoder layer, each (N, Q, C), and the mask feature."""
+    """Return inputs of `cls_embed` and of the last mask layer for each decoder layer, each (N, Q, C), and the mask feature."""
     found: dict[str, list[Tensor]] = {'cls': [], 'mask': [], 'feature': []}
     hooks = [head.cls_embed.register_forward_pre_hook(lambda module, args: found['cls'].append(args[0])),
              last.register_forward_pre_hook(lambda module, args: found['mask'].append(args[0])),
@@ -109,7 +109,7 @@ def _record(head: Any, last: nn.Linear, run: Callable[[], Any]) -> tuple[list[Te
 
 
 def _goals(head: Any, decoded: Tensor, feature: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Class logits (Q, C + 1), how they may vary with the image, and mask embeddings (Q, c)."""
+    """Return class logits (Q, C + 1), how they may vary with the image, and mask embeddings (Q, c)."""
     order = _most_distinct(decoded)
     masks, bias, active = choose_regions(feature, order, REGIONS, generator)
     head.pixel_decoder.mask_feature.bias.add_(bias)
@@ -124,21 +124,21 @@ def _goals(head: Any, decoded: Tensor, feature: Tensor, generator: torch.Generat
 
 
 def _most_distinct(decoded: Tensor) -> Tensor:
-    """Query ids, those that an image changes least relative to their identity first."""
+    """Return query ids, those that an image changes least relative to their identity first."""
     mean = decoded.mean(0)
     _, values, vectors = eigen((decoded - mean).flatten(0, 1))
     return ((mean - mean.mean(0)) @ (vectors / (values + 1e-4 * values[0]).sqrt())).norm(dim=1).argsort(descending=True)
 
 
 def _changes(decoded: Tensor) -> Tensor:
-    """What the image changes in each query, whitened, along its main directions (N, Q, 8)."""
+    """Return what the image changes in each query, whitened, along its main directions (N, Q, 8)."""
     delta = decoded - decoded.mean(0)
     _, values, vectors = eigen(delta.flatten(0, 1))
     return delta @ (vectors[:, :SHAPES_OF_CHANGE] / (values[:SHAPES_OF_CHANGE] + CHANGE_FLOOR * values[0]).sqrt())
 
 
 def _too_little(logits: Tensor, every_pair: bool, varies_by: float) -> float:
-    """By what the change between images has to grow (logits: (N, Q, C + 1) of N images)."""
+    """Return the factor for the change between images (logits: (N, Q, C + 1) of N images)."""
     if every_pair:
         first, second = torch.triu_indices(len(logits), len(logits), 1)
         change = (logits[first] - logits[second]).pow(2).mean(dim=2).sqrt() / logits.abs().max()
@@ -148,7 +148,7 @@ def _too_little(logits: Tensor, every_pair: bool, varies_by: float) -> float:
 
 
 def _solve_into(layer: nn.Linear, rows: Tensor, wanted: Tensor, weight: Tensor) -> None:
-    """Weighted ridge regression with a bias, in float64."""
+    """Solve a weighted ridge regression with a bias, in float64."""
     x, y, share = rows.double(), wanted.double(), (weight / weight.sum()).double()[:, None]
     mean_x, mean_y = (share * x).sum(0), (share * y).sum(0)
     covariance = (x - mean_x).T @ (share * (x - mean_x))

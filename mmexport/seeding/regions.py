@@ -1,4 +1,4 @@
-"""Half spaces of a mask feature that hardly overlap, found by clustering: each becomes the mask of one query."""
+"""Find half spaces of a mask feature that hardly overlap, by clustering: each becomes the mask of one query."""
 from __future__ import annotations
 
 import math
@@ -17,7 +17,7 @@ EXCLUSIVE = 0.93
 
 
 def choose_regions(feature: Tensor, order: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """feature (N, c, h, w), order: query ids, best first -> mask embeddings (Q, c), a bias (c) that the feature needs, active ids."""
+    """Return mask embeddings (Q, c), a bias (c) for the feature, and active ids, of a feature (N, c, h, w) and ordered query ids."""
     rows = feature.permute(0, 2, 3, 1).flatten(0, 2)
     rows = rows[torch.randperm(len(rows), generator=generator)[:16000]]
     mean, values, vectors = eigen(rows)
@@ -38,7 +38,7 @@ def choose_regions(feature: Tensor, order: Tensor, count: int, generator: torch.
 
 
 def _nearly_exclusive(scores: Tensor) -> Tensor:
-    """Thresholds (K) above which each column of `scores` is its row's own, for `EXCLUSIVE` of the rows above it."""
+    """Return thresholds (K) above which each column of `scores` is its row's own, for `EXCLUSIVE` of the rows above it."""
     count = scores.shape[1]
     thresholds = torch.quantile(scores, 1 - 1 / max(count, 2), dim=0)
     for _ in range(60):
@@ -51,7 +51,7 @@ def _nearly_exclusive(scores: Tensor) -> Tensor:
 
 
 def _clusters(points: Tensor, count: int, generator: torch.Generator, steps: int = 12) -> Tensor:
-    """k-means with k-means++ seeding: centres (count, d)."""
+    """Run k-means with k-means++ seeding and return centres (count, d)."""
     centres = points[torch.randperm(len(points), generator=generator)[:1]]
     for _ in range(count - 1):
         distance = torch.cdist(points, centres).min(1).values.square()

@@ -1,1 +1,1 @@
-"""The whole of a package, a config and a format at a time, in processes of their own, on as many machines as Ray has."""
+"""Export all config families of a package, in separate processes, on the machines of a Ray cluster."""

@@ -1,4 +1,4 @@
-"""``tools/sweep.py``."""
+"""Run ``tools/sweep.py``."""
 from __future__ import annotations
 
 import argparse
@@ -19,7 +19,7 @@ from .store import Store
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 0: every row that was asked for passes; 1: some do not, see the table."""
+    """Sweep; exit code 0 if every row passes, 1 if some do not, see the table."""
     check_packages()
     backends = named_backends(args.backend)
     for name in backends:
@@ -52,7 +52,7 @@ def _say(row: dict[str, Any], done: int, of: int) -> None:
 
 
 def _commit() -> str:
-    """Of mmexport's own repository, with what was changed since; the version where it is installed without one."""
+    """Return the commit of mmexport's repository with uncommitted changes; the version if it is installed without one."""
     root = Path(__file__).parents[2]
     top = _git(root, 'rev-parse', '--show-toplevel')
     if not top or Path(top).resolve() != root.resolve():

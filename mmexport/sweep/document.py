@@ -1,4 +1,4 @@
-"""``zoo.json`` and ``zoo.md`` from the store's rows; nothing in them is typed."""
+"""Write ``zoo.json`` and ``zoo.md`` from the store's rows."""
 from __future__ import annotations
 
 import json
@@ -71,7 +71,7 @@ def _line(row: Row) -> str:
 
 
 def _sizes(row: Row) -> str:
-    """The heights that were tried, and which the model takes."""
+    """Return the heights that were tried, and those that the model takes."""
     if not row.get('traced'):
         return ''
     if row['fixed']:

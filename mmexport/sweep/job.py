@@ -1,4 +1,4 @@
-"""One job in a process of its own: ``python -m mmexport.sweep.job JOB.json WEIGHTS.pth ROWS.json``."""
+"""Run one job in a separate process: ``python -m mmexport.sweep.job JOB.json WEIGHTS.pth ROWS.json``."""
 from __future__ import annotations
 
 import json
@@ -71,7 +71,7 @@ def run(job: Job, weights: Path) -> Iterator[list[dict[str, Any]]]:
 
 
 def diagnosed(cfg: Config, job: Job, weights: Path, backend: str, outputs: str, memory: Memory) -> dict[str, Any]:
-    """Say why a format failed, from a second run that looks for it; `repro` is the name of the file that shows it, where there is one."""
+    """Diagnose a failed format by a second run; `repro` is the name of the file that shows the failure, if any."""
     with tempfile.TemporaryDirectory() as folder:
         exporter = _exporter(cfg, weights, folder, outputs, [backend], memory, diagnose=True)
         with suppress(MMExportError):  # That it fails is known.
@@ -147,7 +147,7 @@ def _exported(cfg: Config, job: Job, weights: Path, outputs: str, memory: Memory
 
 
 def _own_words(exc: LoweringError, backend: str) -> str:
-    """Of a message on all formats, what is said of `backend`."""
+    """Return the part of a message on all formats that is about `backend`."""
     parts = first_line(exc).split('; ')
     return next((part for part in parts if part.startswith(backend)), first_line(exc))
 
@@ -188,7 +188,7 @@ def _since(started: float) -> float:
 
 
 def end_with_the_worker() -> None:
-    """A worker that is killed cannot end its job, which would go on beside the one that takes its place."""
+    """End this job when its worker is killed, which cannot do that itself."""
     worker = os.getppid()
 
     def watch() -> None:

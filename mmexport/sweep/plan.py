@@ -1,4 +1,4 @@
-"""Which configs of a package stand for it: of each folder the smallest model, and every kind of backbone that no other folder shows."""
+"""Choose configs of a package: the smallest model of each folder, and each backbone that no other folder has."""
 from __future__ import annotations
 
 import importlib.util
@@ -18,7 +18,7 @@ OUTPUTS = ('final', 'raw')
 
 @dataclass(frozen=True)
 class Job:
-    """One config in all formats: what ``tools/export.py CONFIG CHECKPOINT --outputs final raw --backend ...`` does with it.
+    """Describe one config in all formats: ``tools/export.py CONFIG CHECKPOINT --outputs final raw --backend ...``.
 
     Attributes:
         shape: of the traced input, (H, W), as ``--shape`` gives it; None is the default command's own.
@@ -32,7 +32,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The config's, as the name of a file."""
+        """Return the config's name as a file name."""
         return self.config.replace('::', '_').replace('/', '_').removesuffix('.py')
 
     def row(self, backend: str, **content: Any) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def jobs(packages: Sequence[str], backends: Sequence[str], shape: tuple[int, int
 
 
 def configs(package: str, match: str | None = None) -> list[str]:
-    """``package::folder/file.py`` of those that stand for `package`; with `match`, every config whose name has it."""
+    """Return ``package::folder/file.py`` of the chosen configs of `package`; with `match`, all whose name has it."""
     root = config_root(package)
     if match:
         return [f'{package}::{path.relative_to(root)}' for path in sorted(root.glob('*/*.py'))
@@ -90,7 +90,7 @@ def path_of(name: str) -> Path:
 
 
 def config_root(package: str) -> Path:
-    """Where an installed package of OpenMMLab keeps its configs."""
+    """Return the folder of an installed OpenMMLab package's configs."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise SetupError(f'{package} is not installed: pip install "mmexport[{package.removeprefix("mm")}]"')
@@ -98,14 +98,14 @@ def config_root(package: str) -> Path:
 
 
 class _Ramps(TorchFunctionMode):
-    """Real numbers for ``linspace`` while a model is built of shapes alone: rates of stochastic depth are read from one."""
+    """Let ``linspace`` return values while a model is built of shapes alone: rates of stochastic depth are read from it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **{**(kwargs or {}), **(dict(device='cpu') if func is torch.linspace else {})})
 
 
 def _by_size(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Kind of backbone and config, fewest parameters first, one for each backbone as it is set up; what cannot be read comes last."""
+    """Yield backbone and config, fewest parameters first, one for each backbone setup; unreadable configs come last."""
     seen: dict[str, tuple[str, Path]] = {}
     for path in sorted(folder.glob('*.py'), key=lambda path: (len(path.name), path.name)):
         kind, setting = _backbone(path)
@@ -123,7 +123,7 @@ def _backbone(path: Path) -> tuple[str, str]:
 
 
 def _parameters(path: Path) -> float:
-    """How many, from a build that allocates nothing; infinitely many where it cannot be built here."""
+    """Return the number of parameters, without allocating them; infinity if the model cannot be built here."""
     from ..config import load_config
     from ..model import build_model
     try:

@@ -1,4 +1,4 @@
-"""The sweep: jobs over Ray's workers, rows into the store as they come."""
+"""Run the sweep: jobs on Ray's workers, rows into the store as they finish."""
 from __future__ import annotations
 
 import hashlib
@@ -22,7 +22,7 @@ Told = Callable[[dict[str, Any], int, int], None]
 def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | None = None, workers: int | None = None,
           limit_s: float = 3600, limit_gb: float = 10, told: Told = lambda row, done, all_: None,
           do: Callable[..., list[dict[str, Any]]] = work, again: bool = False) -> int:
-    """Do what the store has not; returns how many rows were made. Interrupted or killed, the next call goes on from the last job.
+    """Run the jobs without rows in the store, and return how many rows were made; interrupted, it can be resumed.
 
     Args:
         folder: where the seeded weights lie; every machine of a cluster must see it.
@@ -63,7 +63,7 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
 
 
 def _what_is_missing(job: Job, store: Store, limit_s: float, limit_gb: float, again: bool) -> Job:
-    """`job` with the formats only of which the store has no row that stands."""
+    """Return `job` with the formats of which the store has no valid row."""
     return replace(job, backends=tuple(backend for backend in job.backends
                                        if _is_missing(store.row(job.row(backend)), limit_s, limit_gb, again)))
 
@@ -82,7 +82,7 @@ def weights_of(job: Job, folder: Path) -> Path:
 
 @cache
 def _seeds() -> str:
-    """Of the code that seeds: other code, other weights."""
+    """Return the hash of the seeding code: other code, other weights."""
     sources = sorted((Path(__file__).parents[1] / 'seeding').glob('*.py'))
     return hashlib.sha256(b''.join(source.read_bytes() for source in sources)).hexdigest()[:8]
 

@@ -1,4 +1,4 @@
-"""What is done, in one SQLite file: a row is kept as soon as it is there, and not done again under the same versions and commit."""
+"""Store rows in one SQLite file, so that a job is not repeated under the same versions and commit."""
 from __future__ import annotations
 
 import hashlib
@@ -36,7 +36,7 @@ class Store:
                           (_key(row, self.under), row['config'], row['backend'], self.under, json.dumps(row)))
 
     def take(self, rows: Iterable[Mapping[str, Any]]) -> int:
-        """Keep the rows of a ``zoo.json``, each under what it was made under, where they are not here yet; returns how many were new."""
+        """Add the rows of a ``zoo.json`` that are not in the store, with their versions and commit; return how many."""
         before = self.base.total_changes
         for row in rows:
             under = json.dumps(row['under'], sort_keys=True)
@@ -46,7 +46,7 @@ class Store:
         return self.base.total_changes - before
 
     def rows(self) -> list[dict[str, Any]]:
-        """The newest row of each config and format, with when it was made (UTC) and under what."""
+        """Return the newest row of each config and format, with its time (UTC), versions and commit."""
         found = self.base.execute('SELECT row, under, at FROM done ORDER BY at, rowid')
         newest = {(row['config'], row['backend']): {**row, 'under': json.loads(under), 'at': at}
                   for row, under, at in ((json.loads(text), under, at) for text, under, at in found)}

@@ -1,4 +1,4 @@
-"""A job in a subprocess with a limit of time and of memory; retried once when it crashes."""
+"""Run a job in a subprocess with limits of time and memory; retry once if it crashes."""
 from __future__ import annotations
 
 import ctypes
@@ -42,7 +42,7 @@ def work(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) ->
 
 def _ended(spec: dict[str, Any], rows: list[dict[str, Any]], reason: str, started: float, limit_s: float, limit_gb: float,
            ) -> list[dict[str, Any]]:
-    """The rows that are complete stand; the others fail for `reason`, beside what they have found so far."""
+    """Return complete rows unchanged, and the others as failed for `reason`."""
     found = {row['backend']: row for row in rows}
     last = dict(complete=True, passed=False, limits=[limit_s, limit_gb], seconds=round(time.perf_counter() - started, 1))
     return [row if row.get('complete') else {**row, **last, 'reason': '; '.join(filter(None, (row.get('reason'), reason)))}
@@ -50,7 +50,7 @@ def _ended(spec: dict[str, Any], rows: list[dict[str, Any]], reason: str, starte
 
 
 def _run(command: list[str], limit_s: float, limit_gb: float) -> int | None:
-    """The exit code, None where the time ran out; the whole process group goes with it."""
+    """Return the exit code, None after the time limit; end the whole process group."""
     def limit() -> None:
         size = int(limit_gb * 1e9)
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
