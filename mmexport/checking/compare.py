@@ -22,6 +22,11 @@ def lost_of(name: str) -> str:
     return f'{name}: lost'
 
 
+def median_of(name: str) -> str:
+    """Return the key in the floors of the median error under noise."""
+    return f'{name}: median'
+
+
 def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], evidence: Tensors, *, sample: str, stage: str,
             floors: Mapping[str, float] | None = None, tolerance: float = DEFAULT_TOLERANCE, precision: str = FULL) -> list[Comparison]:
     """Compare all outputs of one sample and return a row for each.
@@ -36,7 +41,8 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
     """
     def row(name: str, kind: str, **found: Any) -> Comparison:
         return Comparison(sample, name, stage, kind, tolerance, floor=(floors or {}).get(name, 0.0),
-                          lost_floor=(floors or {}).get(lost_of(name), 0.0), precision=precision, **found)
+                          lost_floor=(floors or {}).get(lost_of(name), 0.0), median_floor=(floors or {}).get(median_of(name), 0.0),
+                          precision=precision, **found)
 
     names = [str(spec['name']) for spec in specs]
     if len(actual) != len(specs):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from mmexport.checking.compare import compare, lost_of
+from mmexport.checking.compare import compare, lost_of, median_of
 from mmexport.checking.comparison import Comparison
 from mmexport.checking.reduced import FULL
 from tests.checking.made import INSTANCE, LOGITS, instances, judge
@@ -33,10 +33,12 @@ def rows_of(*actual: Any, expected: dict[str, torch.Tensor] | None = None, **giv
 
 
 def test_compare_returns_one_row_per_output() -> None:
-    rows = rows_of(LOGIT, LABEL, floors={'logits': 0.1, lost_of('labels'): 0.2}, tolerance=1e-3, precision='float16')
+    floors = {'logits': 0.1, lost_of('labels'): 0.2, median_of('logits'): 3e-4}
+    rows = rows_of(LOGIT, LABEL, floors=floors, tolerance=1e-3, precision='float16')
     assert [(row.sample, row.output, row.stage, row.kind, row.tolerance, row.floor, row.lost_floor, row.precision) for row in rows] == [
         ('wide', 'logits', 'artifact vs eager', 'pixels', 1e-3, 0.1, 0.0, 'float16'),
         ('wide', 'labels', 'artifact vs eager', 'labels', 1e-3, 0.0, 0.2, 'float16')]
+    assert [row.median_floor for row in rows] == [3e-4, 0.0]
     assert all(row.passed for row in rows)
 
 
