@@ -29,8 +29,8 @@ NOISE = 1e-6
 CLOSER = 9
 # Of the units of one sample: a query that jumps moves all pixels that it has a share in. Whether it does jump, eager's own runs tell.
 JUMPING = 0.5
-# A file rounds at every layer, and the noise is added to the input alone. In an ill-conditioned model (K-Net with seeded weights: noise of
-# 1e-6 moves the median pixel by 0.5e-4 to 1.3e-4) both errors are near the tolerance: what noise moves by half of it, a file may.
+# A file rounds at every layer, and the noise is added to the input alone. In an ill-conditioned model (K-Net with seeded weights)
+# both errors are near the tolerance: what noise moves by half of it, a file may move beyond it.
 CLOSER_TOLERANCE = ILL_CONDITIONED = 0.5
 # A floor beyond this share is worth a few runs with other noise on small inputs (of so many numbers).
 JUMPS, CALMER, SMALL = 0.01, 3, 3 * 100_000

@@ -82,7 +82,7 @@ class Memory:
         return _watched(adapter, plain), BranchRun()
 
     def close_calls(self, adapter: Adapter, name: str, image: Tensor) -> int:
-        """Return how many comparisons inside eager are near their threshold on `image`; see `cliffs`."""
+        """Return how many comparisons inside eager are near their threshold on `image`."""
         # Before the model may write into it.
         key = self._key(adapter, name, 'eager', image)
         self.watch(adapter, name, 'eager', image)
