@@ -110,22 +110,31 @@ def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Ve
     # What is off in every sample, in none of which the first noise moved anything, is no jump.
     if not suspects or len(samples) > 1 and suspects == {sample.name for sample in samples}:
         return None
-    trials, closer = range(100, 100 + CLOSER), CLOSER_TOLERANCE * tolerance
+    trials = range(100, 100 + CLOSER)
     with step(f'Running eager on {len(suspects)} inputs with {CLOSER} more noises'):
-        return [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), trials, closer, memory))
+        return [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), trials, tolerance, memory,
+                                               CLOSER_TOLERANCE))
                 if sample.name in suspects else sample for sample in samples]
 
 
-def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, memory: Memory) -> dict[str, float]:
-    """Return by output the largest share of units that a noise moves beyond the tolerance, and at least the sample's own."""
+def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, memory: Memory,
+            share: float = 1.0) -> dict[str, float]:
+    """Return by output the largest share of units that a noise moves beyond the tolerance, and at least the sample's own.
+
+    Args:
+        share: of the tolerance, beyond which units of continuous outputs count; decisions keep the whole one.
+    """
     specs, raw_specs = ([spec.as_dict() for spec in found] for found in (adapter.specs, adapter.raw_specs))
     floors = dict(sample.floors)
     for trial in trials:
         noisy = _run(adapter, memory, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
-        common: dict[str, Any] = dict(sample=sample.name, stage='noise', tolerance=tolerance)
-        rows = compare(specs, sample.expected, list(noisy.outputs.values()), sample.evidence, **common)
-        if sample.raw:
-            rows += compare(raw_specs, sample.raw, list(noisy.raw.values()), sample.raw_evidence, **common)
+        rows = []
+        for factor in {1.0, share}:
+            common: dict[str, Any] = dict(sample=sample.name, stage='noise', tolerance=factor * tolerance)
+            compared = compare(specs, sample.expected, list(noisy.outputs.values()), sample.evidence, **common)
+            if sample.raw:
+                compared += compare(raw_specs, sample.raw, list(noisy.raw.values()), sample.raw_evidence, **common)
+            rows += [row for row in compared if factor == 1.0 or row.continuous]
         for row in rows:
             floors[row.output] = max(floors.get(row.output, 0.0), row.beyond or 0.0)
             if row.lost:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mmexport import Exporter
+from mmexport import Exporter, expected
 from mmexport.adapters import build_adapter
 from mmexport.checking.comparison import Comparison
 from mmexport.checking.main import EAGER
@@ -112,3 +112,21 @@ def test_second_look_counts_half_the_tolerance(off: float, floor: float) -> None
     looked = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True))
     assert looked is not None and looked[0].floors['logits'] == floor
     assert ('logits: median' in looked[0].floors) is (floor > 0)
+
+
+def test_second_look_keeps_the_tolerance_of_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter, memory = simple('final'), Memory()
+    samples = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, memory)
+    tolerances: list[tuple[str, float]] = []
+    compare = expected.compare
+
+    def noted(*args: Any, **kwargs: Any) -> list[Comparison]:
+        rows = compare(*args, **kwargs)
+        tolerances.extend((row.output, row.tolerance) for row in rows)
+        return [replace(row, beyond=1.0 if row.tolerance < 1e-4 else 0.0) for row in rows]
+
+    monkeypatch.setattr(expected, 'compare', noted)
+    check = Verification('onnx', dict(stale=None, rows=[failing('photograph')], vacuous={}))
+    looked = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True))
+    assert set(tolerances) == {('labels', 1e-4), ('labels', 5e-5), ('logits', 1e-4), ('logits', 5e-5)}
+    assert looked is not None and looked[0].floors == {'labels': 0.0, 'logits': 1.0}
