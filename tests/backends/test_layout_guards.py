@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmexport.backends import program
+from mmexport.backends import held_sizes, program
 from mmexport.checking.conditions import refused
 
 AUTO = torch.export.Dim.AUTO
@@ -71,7 +71,7 @@ def test_a_check_of_the_models_own_stays(habit: Callable[[Tensor, int, int], Ten
 
 def test_a_check_that_the_graph_cannot_hold_is_for_the_runner() -> None:
     found = program._exported(Head(halves).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
-    conditions = program.conditions_of(found)
+    conditions = held_sizes.conditions_of(found)
     assert refused(conditions, dict(batch=1, height=2048, width=64)) is not None
     assert refused(conditions, dict(batch=1, height=480, width=96)) is None
 
@@ -97,7 +97,7 @@ def test_a_layout_of_the_example_is_no_range_of_sizes() -> None:
     head = Head(pyramid).eval()
     example = torch.zeros(2, 3, 480, 544)
     found = program._exported(head, (example,), DIMS, {})
-    assert program.held(found, example, ('batch', 'height', 'width')) == program.ranges(example, ('batch', 'height', 'width'))
+    assert held_sizes.held(found, example, ('batch', 'height', 'width')) == held_sizes.ranges(example, ('batch', 'height', 'width'))
     for size in [(1, 3, 64, 64), (3, 3, 64, 640), (1, 3, 1024, 64), (1, 3, 257, 1033)]:
         image = torch.randn(size)
         torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)
@@ -119,7 +119,7 @@ def test_a_size_that_decides_a_number_is_right_or_refused(habit: Callable[[Tenso
     torch.manual_seed(0)
     head = Head(habit).eval()
     found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
-    limits = program.held(found, torch.zeros(2, 3, 480, 544), ('batch', 'height', 'width'))
+    limits = held_sizes.held(found, torch.zeros(2, 3, 480, 544), ('batch', 'height', 'width'))
     image = torch.randn(1, 3, rows, 256)
     if not limits['height'][0] <= rows <= limits['height'][1]:
         return
