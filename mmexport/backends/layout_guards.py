@@ -34,6 +34,10 @@ _LAYOUT = tuple(f'{_TORCH}{name}' for name in ('_prims', '_refs', '_meta_registr
 
 _COMMON = f'{_TORCH}_prims_common'
 _MEMORY = re.compile('contiguous|overlapping|stride|channels_last')
+_OPERATORS = f'{_TORCH}_ops.py'
+# Operators whose shape is given by their arguments: what else their kernel asks about sizes is whether a stride exists, and where a program
+# meets a size for which there is none, the operator raises.
+_RESHAPING = frozenset({'aten::view', 'aten::reshape', 'aten::_unsafe_view', 'aten::flatten', 'aten::unflatten'})
 
 
 @dataclass
@@ -149,10 +153,15 @@ def _stays(expression: Any, questions: Questions) -> bool:
 
 
 def _asked_for_memory(frame: FrameType | None) -> bool:
-    """Return whether one of torch's functions on contiguity and strides asks."""
+    """Return whether one of torch's functions on contiguity and strides asks, or an operator that gives a tensor another shape."""
     while frame is not None and frame.f_code.co_filename.startswith(_MACHINERY):
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(_COMMON) and bool(_MEMORY.search(frame.f_code.co_name))
+    if frame is None:
+        return False
+    if frame.f_code.co_filename == _OPERATORS:
+        operator = frame.f_locals.get('self')
+        return isinstance(operator, torch._ops.OpOverload) and operator._schema.name in _RESHAPING
+    return frame.f_code.co_filename.startswith(_COMMON) and bool(_MEMORY.search(frame.f_code.co_name))
 
 
 def _asked_for_layout(frame: FrameType | None) -> bool:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from mmexport.backends import held_sizes, program
 from mmexport.checking.conditions import refused
+from mmexport.ops.sizes import missing
 
 AUTO = torch.export.Dim.AUTO
 DIMS = ({0: AUTO(min=1, max=64), 2: AUTO(min=64, max=4096), 3: AUTO(min=64, max=4096)},)
@@ -92,9 +93,18 @@ def pyramid(y: Tensor, h: int, w: int) -> Tensor:
     return y + F.interpolate(last, size=(h, w), mode='bilinear')
 
 
-def test_a_layout_of_the_example_is_no_range_of_sizes() -> None:
+def grouped(y: Tensor, h: int, w: int) -> Tensor:
+    """As ISANet's: a picture of 64 x 64 is one group, and which strides that has is no matter of the model's."""
+    down, right = missing(h, 16), missing(w, 16)
+    groups = F.pad(y, [0, right, 0, down]).unflatten(3, (-1, 16)).unflatten(2, (-1, 16)).permute(0, 3, 5, 1, 2, 4)
+    means = groups.flatten(0, 2).softmax(1).unflatten(0, (y.shape[0], 16, 16)).permute(0, 3, 4, 1, 5, 2).flatten(4, 5).flatten(2, 3)
+    return y + means[:, :, :h, :w]
+
+
+@pytest.mark.parametrize('habit', [pyramid, grouped], ids=lambda habit: habit.__name__)
+def test_a_layout_of_the_example_is_no_range_of_sizes(habit: Callable[[Tensor, int, int], Tensor]) -> None:
     torch.manual_seed(0)
-    head = Head(pyramid).eval()
+    head = Head(habit).eval()
     example = torch.zeros(2, 3, 480, 544)
     found = program._exported(head, (example,), DIMS, {})
     assert held_sizes.held(found, example, ('batch', 'height', 'width')) == held_sizes.ranges(example, ('batch', 'height', 'width'))
