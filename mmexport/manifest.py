@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .adapters import Adapter
 from .adapters.guard import AXES
-from .branches.recorder import Site
+from .branches.run import Site
 from .checking.foreign import SCHEMA
 from .inputs.real_image import transforms_of
 from .patching import Applied

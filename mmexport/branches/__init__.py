@@ -1,6 +1,7 @@
 """Record Python branches on sizes and values, which a tracer decides once, and find inputs that turn them."""
 from .findings import Branches, judge_branches, once_in
-from .recorder import Run, Site, recorded
+from .recorder import recorded
+from .run import Run, Site
 from .search import BranchLog, is_place
 from .settle import Settled, Unclear, settle
 

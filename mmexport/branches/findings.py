@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .recorder import Key, Run, Site
+from .run import Key, Run, Site
 from .search import BranchLog
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .candidates import Shape, along, area
 
 if TYPE_CHECKING:
-    from .recorder import Key
+    from .run import Key
     from .search import BranchLog
 
 # Pixels by which a side is moved to see how the operands follow: a map of stride 32 changes by one, and farther away than 4 a condition

@@ -6,12 +6,9 @@ told from a size branch.
 """
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from pathlib import Path
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -20,11 +17,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from .hollow import Hollow, flat
-from .numbers import ESCAPED, KEPT, TORCH, note, recording, wrap
-from .places import place_of
+from .numbers import TORCH, note, recording, wrap
 from .profile import size_products_noted
+from .run import Key, Run, Seen
 
-OURS = str(Path(__file__).parents[1]) + os.sep
 _T: Any = Tensor
 _SHAPES = {_T.shape.__get__, _T.size, _T.numel, _T.nelement, torch.numel}
 _VALUES = {_T.item, _T.tolist, _T.__bool__, _T.__int__, _T.__float__, _T.__index__, torch.equal, _T.equal, torch.allclose, _T.allclose,
@@ -36,93 +32,6 @@ _ONLY_SIZES = {'zeros_like', 'ones_like', 'full_like', 'empty_like', 'rand_like'
 _COUNTING = {'nonzero', 'argwhere', 'masked_select', 'unique', '_unique2', '_unique_impl', '_return_output', 'unique_consecutive'}
 _COMPARES = {'lt', 'le', 'gt', 'ge', 'eq', 'ne', 'less', 'greater', 'less_equal', 'greater_equal', '__eq__', '__ne__'}
 _WRAPPERS = {f'{TORCH}{name}.py' for name in ('overrides', '_tensor', 'functional')}
-
-
-@dataclass(frozen=True)
-class Site:
-    """Describe a condition in the source."""
-
-    file: str
-    line: int
-    column: int
-    code: str
-    kind: str  # 'size' or 'value'
-
-    @property
-    def place(self) -> str:
-        """Return FILE:LINE, the file with its last folders."""
-        return f'{"/".join(Path(self.file).parts[-3:])}:{self.line}'
-
-    @property
-    def own(self) -> bool:
-        """Return whether it is the user's code, not that of an installed package."""
-        return 'site-packages' not in self.file
-
-    @property
-    def text(self) -> str:
-        """Return the condition as it is written."""
-        return self.code.split('   in: ')[0]
-
-    def as_dict(self) -> dict[str, Any]:
-        return dict(place=self.place, column=self.column, code=self.code, kind=self.kind)
-
-
-Key = tuple[Site, int, int]  # Where it is, by which calls of which modules it was reached, the how manyth time.
-Seen = tuple[Any, tuple[Any, ...]]  # The answer, and the operands.
-
-
-def _called_by(frame: FrameType | None) -> int:
-    """Hash the calls that lead here; modules in a loop are told apart."""
-    found: list[Any] = []
-    # Frames of mmexport end the chain: an adapter runs the model in more than one way.
-    while frame is not None and not frame.f_code.co_filename.startswith(OURS):
-        name = frame.f_code.co_filename
-        if frame.f_code.co_name == '_call_impl' and name.startswith(TORCH):
-            found.append(id(frame.f_locals['self']))
-        elif not name.startswith(TORCH):
-            found.append((frame.f_code, frame.f_lasti))
-        frame = frame.f_back
-    return hash(tuple(found))
-
-
-@dataclass
-class Run:
-    """Hold the decisions on one input.
-
-    Attributes:
-        answers: what value branches shall answer where there are no values.
-        seen: answers and operands of the conditions that were asked.
-        escaped: where a size or a value went to code that is not followed.
-    """
-
-    answers: dict[Key, Seen] = field(default_factory=dict)
-    seen: dict[Key, Seen] = field(default_factory=dict)
-    count: dict[tuple[Site, int], int] = field(default_factory=dict)
-    kept: set[tuple[str, int]] = field(default_factory=set)
-    escaped: set[Site] = field(default_factory=set)
-    error: str = ''
-
-    def __call__(self, frame: FrameType, what: str, answer: Any, operands: tuple[Any, ...], picture: bool) -> None:
-        if what == KEPT:
-            self.kept.add((frame.f_code.co_filename, frame.f_lineno))
-            return
-        key = self.key(frame, picture)
-        if key is not None and what == ESCAPED:
-            self.escaped.add(key[0])
-        elif key is not None:
-            self.seen[key] = answer, operands
-
-    def key(self, frame: FrameType, picture: bool) -> Key | None:
-        if frame.f_code.co_filename.startswith(OURS):
-            return None
-        place = place_of(frame.f_code, frame.f_lasti)
-        self.kept.add((frame.f_code.co_filename, frame.f_lineno))
-        if place is None:
-            return None
-        site = Site(frame.f_code.co_filename, *place, 'value' if picture else 'size')
-        calls = _called_by(frame)
-        nth = self.count[site, calls] = self.count.get((site, calls), -1) + 1
-        return site, calls, nth
 
 
 class _Mode(TorchFunctionMode):
@@ -219,7 +128,8 @@ def _unreal(tensor: Any) -> bool:
 def recorded(run: Run, image: Tensor) -> Iterator[None]:
     """Record into `run` what a model decides inside the block; `image` is the picture that values come from, marked in place."""
     image._picture = run  # type: ignore[attr-defined]
-    with recording(run), _Mode(run), Hollow() if image.is_meta else nullcontext(), size_products_noted():
+    # A profile function doubles the time of Python. A run without values looks for sizes only, at which the model then runs on a picture.
+    with recording(run), _Mode(run), Hollow() if image.is_meta else size_products_noted():
         yield
 
 

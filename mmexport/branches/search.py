@@ -10,7 +10,8 @@ from torch import Tensor
 
 from .candidates import Shape, area, candidates
 from .narrowing import smaller, where_crossing, where_equal, where_periodic
-from .recorder import Key, Run, Site, record_picture, record_sizes
+from .recorder import record_picture, record_sizes
+from .run import Key, Run, Site
 
 AXES = ('batch', 'height', 'width')
 Ranges = Mapping[str, tuple[int, int]]

@@ -10,7 +10,7 @@ from ..checking.samples import Sample
 from ..inputs.synthetic import PLAIN
 from .candidates import Shape, area
 from .findings import Branches, judge_branches
-from .recorder import Key, Run
+from .run import Key, Run
 from .search import AXES, PICTURE, BranchLog, Ranges, search_sizes
 from .shrinking import give_up, inputs_outside, still_turned, untried_corners
 

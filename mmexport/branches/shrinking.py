@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from .candidates import Shape
-from .recorder import Key
+from .run import Key
 from .search import AXES, BranchLog, Ranges
 
 

@@ -1,0 +1,109 @@
+"""Hold what a model decided on one input: each condition on a size or a value, by where it stands and how it was reached."""
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from .numbers import ESCAPED, KEPT, TORCH
+from .places import place_of
+
+OURS = str(Path(__file__).parents[1]) + os.sep
+
+
+@dataclass(frozen=True)
+class Site:
+    """Describe a condition in the source."""
+
+    file: str
+    line: int
+    column: int
+    code: str
+    kind: str  # 'size' or 'value'
+
+    @property
+    def place(self) -> str:
+        """Return FILE:LINE, the file with its last folders."""
+        return f'{"/".join(Path(self.file).parts[-3:])}:{self.line}'
+
+    @property
+    def own(self) -> bool:
+        """Return whether it is the user's code, not that of an installed package."""
+        return 'site-packages' not in self.file
+
+    @property
+    def text(self) -> str:
+        """Return the condition as it is written."""
+        return self.code.split('   in: ')[0]
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(place=self.place, column=self.column, code=self.code, kind=self.kind)
+
+
+Key = tuple[Site, int, int]  # Where it is, by which calls of which modules it was reached, the how manyth time.
+Seen = tuple[Any, tuple[Any, ...]]  # The answer, and the operands.
+
+
+@cache
+def _positions(code: CodeType) -> tuple[Any, ...]:
+    return tuple(code.co_positions())
+
+
+def _called_by(frame: FrameType | None) -> int:
+    """Hash the calls that lead here, by their places in the source; modules in a loop are told apart.
+
+    The instruction would not do: of one call it differs before and after CPython has specialised it, and under a profiler.
+    """
+    found: list[Any] = []
+    # Frames of mmexport end the chain: an adapter runs the model in more than one way.
+    while frame is not None and not frame.f_code.co_filename.startswith(OURS):
+        name = frame.f_code.co_filename
+        if frame.f_code.co_name == '_call_impl' and name.startswith(TORCH):
+            found.append(id(frame.f_locals['self']))
+        elif not name.startswith(TORCH):
+            found.append((frame.f_code, _positions(frame.f_code)[frame.f_lasti // 2]))
+        frame = frame.f_back
+    return hash(tuple(found))
+
+
+@dataclass
+class Run:
+    """Hold the decisions on one input.
+
+    Attributes:
+        answers: what value branches shall answer where there are no values.
+        seen: answers and operands of the conditions that were asked.
+        escaped: where a size or a value went to code that is not followed.
+    """
+
+    answers: dict[Key, Seen] = field(default_factory=dict)
+    seen: dict[Key, Seen] = field(default_factory=dict)
+    count: dict[tuple[Site, int], int] = field(default_factory=dict)
+    kept: set[tuple[str, int]] = field(default_factory=set)
+    escaped: set[Site] = field(default_factory=set)
+    error: str = ''
+
+    def __call__(self, frame: FrameType, what: str, answer: Any, operands: tuple[Any, ...], picture: bool) -> None:
+        if what == KEPT:
+            self.kept.add((frame.f_code.co_filename, frame.f_lineno))
+            return
+        key = self.key(frame, picture)
+        if key is not None and what == ESCAPED:
+            self.escaped.add(key[0])
+        elif key is not None:
+            self.seen[key] = answer, operands
+
+    def key(self, frame: FrameType, picture: bool) -> Key | None:
+        if frame.f_code.co_filename.startswith(OURS):
+            return None
+        place = place_of(frame.f_code, frame.f_lasti)
+        self.kept.add((frame.f_code.co_filename, frame.f_lineno))
+        if place is None:
+            return None
+        site = Site(frame.f_code.co_filename, *place, 'value' if picture else 'size')
+        calls = _called_by(frame)
+        nth = self.count[site, calls] = self.count.get((site, calls), -1) + 1
+        return site, calls, nth

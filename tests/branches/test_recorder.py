@@ -1,0 +1,43 @@
+"""A condition keeps its key however often its code ran, and whether or not a profiler watches."""
+from __future__ import annotations
+
+from contextlib import nullcontext
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from mmexport.branches import recorder
+
+
+class Scale:
+    """Compare sizes inside calls that CPython specialises after a few runs."""
+
+    def __call__(self, image: Tensor) -> Tensor:
+        return self.pieces(self.enlarged(image), image.shape)
+
+    def enlarged(self, image: Tensor) -> Tensor:
+        return image * 2 if image.shape[2] > 20 else image
+
+    def pieces(self, image: Tensor, shape: torch.Size) -> Tensor:
+        for number, row in enumerate(image):
+            image = image + number * row if shape[3] > 10 else image
+        return image
+
+
+def test_key_of_a_condition_stays_the_same() -> None:
+    scale, image = Scale(), torch.zeros(2, 3, 24, 32)
+    found = []
+    for watched in [True, False] * 10:
+        with nullcontext() if watched else mock.patch.object(recorder, 'size_products_noted', nullcontext):
+            found.append(set(recorder.record_picture(scale, image).seen))
+    assert len(found[0]) >= 3
+    assert all(keys == found[0] for keys in found)
+
+
+def test_a_run_without_values_asks_under_the_same_keys() -> None:
+    scale = Scale()
+    for _ in range(10):
+        real = recorder.record_picture(scale, torch.zeros(2, 3, 24, 32))
+        hollow = recorder.record_sizes(scale, (2, 3, 24, 32), {})
+        assert set(hollow.seen) == set(real.seen)
