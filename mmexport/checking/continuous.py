@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .counting import share
+
 TINY = 1e-12
 MAX_EXEMPT = 0.25
 
@@ -54,7 +56,7 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
     exempt = evidence.get('exempt')
     if exempt is not None and kind != 'queries':
         error, keep = _without(error, exempt.bool(), kind)
-        metrics['exempt_share'] = 1 - float(keep.double().mean())
+        metrics['exempt_share'] = 1 - share(keep)
         if metrics['exempt_share'] > MAX_EXEMPT:
             return dict(problem=f"{metrics['exempt_share']:.0%} of the pixels are at the edge of the model's own choice: too few are left "
                                 'to compare', metrics=metrics)
@@ -68,7 +70,7 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
         metrics.update(_clear_decisions(kind, wanted, got, clear * scale))
     return dict(max_abs=float((error * scales).max()), max_rel=float(error.max()),
                 cosine=float(F.cosine_similarity(wanted.flatten(), got.flatten(), dim=0, eps=TINY)),
-                beyond=float((units > tolerance).double().mean()), metrics=metrics,
+                beyond=share(units > tolerance), metrics=metrics,
                 # Of the worst picture: one that is wrong throughout is half of a batch of two.
                 median=max((float(picture.median()) for picture in pictures if picture.numel()), default=0.0))
 
@@ -93,15 +95,15 @@ def _clear_decisions(kind: str, wanted: Tensor, got: Tensor, ahead: float) -> di
     best = wanted.topk(2, dim=axis).values
     clear = (best.select(axis, 0) - best.select(axis, 1)) > ahead
     same = wanted.argmax(axis) == got.argmax(axis)
-    stays = float(same[clear].double().mean()) if bool(clear.any()) else 0.0
-    return {'clear_share': float(clear.double().mean()), 'clear_agreement': stays}
+    stays = share(same[clear]) if bool(clear.any()) else 0.0
+    return {'clear_share': share(clear), 'clear_agreement': stays}
 
 
 def _task_metrics(kind: str, name: str, wanted: Tensor, got: Tensor) -> dict[str, float]:
     if kind == 'pixels' and wanted.shape[1] > 1:
-        return {'pixel_agreement': float((wanted.argmax(1) == got.argmax(1)).double().mean())}
+        return {'pixel_agreement': share(wanted.argmax(1) == got.argmax(1))}
     if kind == 'queries' and wanted.dim() == 3:
-        return {'class_agreement': float((wanted.argmax(2) == got.argmax(2)).double().mean())}
+        return {'class_agreement': share(wanted.argmax(2) == got.argmax(2))}
     if kind == 'queries':
         one, other = wanted > 0, got > 0
         union = (one | other).flatten(2).sum(2).double()

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .counting import share
 from .labels import MAX_NEAR
 
 
@@ -41,7 +42,7 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
     metrics = dict(rows=rows, rows_lost=tally.lost, rows_wrong=tally.wrong, masks_clearly_different=tally.masks,
                    score_error=tally.score, best_score=float(expected['scores'].abs().max()),
                    box_error=tally.box, mask_iou=sum(tally.ious) / len(tally.ious) if tally.ious else 0.0)
-    near_share = float(evidence['mask_near'].double().mean()) if 'mask_near' in evidence else 0.0
+    near_share = share(evidence['mask_near']) if 'mask_near' in evidence else 0.0
     if max(unsure / max(rows, 1), near_share) > MAX_NEAR:
         return dict(problem=f'eager is unsure of {unsure} of {rows} rows and {near_share:.0%} of the mask pixels: too few are left to '
                             'compare', metrics=metrics)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .counting import pairs_of, share
+
 OFFSET = 1000
 MAX_NEAR = 0.5
 
@@ -64,11 +66,11 @@ def _judge(differs: Tensor, excused: Tensor, counts: dict[str, Any], near: Tenso
         near: all pixels without a clear margin in eager.
     """
     clear = differs & ~excused
-    metrics = {**counts, 'pixel_agreement': float(1 - differs.double().mean()), 'differing': int(differs.sum()),
-               'differing_clearly': int(clear.sum()), 'near_share': float(near.double().mean())}
+    metrics = {**counts, 'pixel_agreement': 1 - share(differs), 'differing': int(differs.sum()),
+               'differing_clearly': int(clear.sum()), 'near_share': share(near)}
     if metrics['near_share'] > MAX_NEAR:
         return dict(problem=f"eager is unsure of {metrics['near_share']:.0%} of the pixels: too few are left to compare", metrics=metrics)
-    return dict(max_abs=None, beyond=float(clear.double().mean()), metrics=metrics)
+    return dict(max_abs=None, beyond=share(clear), metrics=metrics)
 
 
 def renamed_after(expected: Tensor, actual: Tensor) -> Tensor:
@@ -85,7 +87,7 @@ def _rename(expected: Tensor, actual: Tensor) -> Tensor:
     renamed[actual < OFFSET] = -2 - actual[actual < OFFSET]
     renamed[(actual < OFFSET) & (actual == expected)] = expected[(actual < OFFSET) & (actual == expected)]
     taken: set[int] = set()
-    pairs, counts = torch.stack([expected.flatten(), actual.flatten()]).unique(dim=1, return_counts=True)
+    pairs, counts = pairs_of(expected, actual)
     for index in counts.argsort(descending=True).tolist():
         wanted, got = int(pairs[0, index]), int(pairs[1, index])
         if min(wanted, got) < OFFSET or wanted % OFFSET != got % OFFSET or wanted in taken or -got - 1 in taken:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .compare import compare
 from .comparison import Comparison
+from .counting import share
 from .reduced import FULL
 from .samples import Sample
 
@@ -127,7 +128,7 @@ def _same_values(one: Tensor, other: Tensor, kind: str, tolerance: float) -> str
     if kind == 'map':
         change = change[:, None]
     rms = change.flatten(2).pow(2).mean(dim=2).sqrt().flatten() / scale
-    moved = float((rms >= CHANGED_BY * tolerance).double().mean())
+    moved = share(rms >= CHANGED_BY * tolerance)
     if moved >= CHANGED_SHARE:
         return None
     unit = 'queries' if kind == 'queries' else 'channels'
@@ -140,7 +141,7 @@ def _same_map(one: Tensor, other: Tensor, labels: int, margin: float) -> str | N
         large = int((counts > margin * LABEL_SHARE * image.numel()).sum())
         if large < labels:
             return f'only {large} labels cover over {LABEL_SHARE:.0%} of the pixels ({labels} must)'
-    changed = float((one[0] != other[0]).double().mean())
+    changed = share(one[0] != other[0])
     if changed < margin * CHANGED_PIXELS:
         return f'only {changed:.1%} of the pixels change between two inputs ({CHANGED_PIXELS:.0%} must)'
     return None

