@@ -13,6 +13,8 @@ MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
 PROBE = (160, 224)
 # No smaller side is tried: below two cells of a stride of 32, deep models have no spatial extent left.
 SMALLEST = (64, 96, 128)
+# Where those are refused, how near to the smallest side to come: one more run of eager for each halving.
+STEP = 32
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def find_size_rules(accepts: Callable[[int, int], str | None], traced: Sequence[
 
     Args:
         accepts: runs the unpatched eager model at (height, width); the error in words, or None where it ran.
-        traced: the traced (height, width), which eager takes.
+        traced: the traced (height, width).
     """
     reason = None
     for base in (PROBE, tuple(traced)):
@@ -62,7 +64,7 @@ def find_size_rules(accepts: Callable[[int, int], str | None], traced: Sequence[
                 if traced[0] % multiple or traced[1] % multiple:
                     # A model with two rules, or one that crops: only what both sizes have in common can be said.
                     continue
-                return SizeRules(multiple, _minimum(accepts, multiple, min(height, width)), False, reason)
+                return SizeRules(multiple, _minimum(accepts, multiple, min(height, width), traced), False, reason)
             reason = reason or refusal
     return SizeRules(fixed=True, reason=reason)
 
@@ -72,10 +74,22 @@ def _odd_multiple(side: int, multiple: int) -> int:
     return multiple * (count if count % 2 else count + 1)
 
 
-def _minimum(accepts: Callable[[int, int], str | None], multiple: int, taken: int) -> int:
+def _minimum(accepts: Callable[[int, int], str | None], multiple: int, taken: int, traced: Sequence[int]) -> int:
+    """Return the smallest side (both at once) that eager takes, to within `STEP`; `taken` is one that it takes."""
+    step = -(-STEP // multiple) * multiple
+    refused = 0
     for side in sorted({-(-side // multiple) * multiple for side in SMALLEST}):
         if side >= taken:
-            break
+            return taken
         if accepts(side, side) is None:
             return side
+        refused = side
+    if refused < min(traced) < taken and accepts(*traced) is None:
+        taken = min(traced)
+    while taken - refused > step:
+        middle = refused + -(-(taken - refused) // 2 // step) * step
+        if accepts(middle, middle) is None:
+            taken = middle
+        else:
+            refused = middle
     return taken

@@ -67,8 +67,24 @@ def test_size_rules_are_found_from_what_eager_takes(multiple: int, smallest: int
 
 def test_a_model_that_takes_large_pictures_only_is_told_by_its_smallest_side() -> None:
     rules = find_size_rules(lambda height, width: None if min(height, width) >= 150 else 'no', (128, 128))
-    assert (rules.in_words(), rules.up(128)) == ('sides of at least 161', 161)
+    assert (rules.in_words(), rules.up(128)) == ('sides of at least 160', 160)
     assert SizeRules(32, 128).in_words() == 'multiples of 32, at least 128'
+
+
+@pytest.mark.parametrize(('smallest', 'multiple'), [(385, 1), (416, 32), (504, 8), (512, 1)])
+@pytest.mark.parametrize('traced', [(512, 1024), (1024, 512), (768, 768)])
+def test_smallest_side_is_no_larger_than_the_traced_one(smallest: int, multiple: int, traced: tuple[int, int]) -> None:
+    """As LRASPP's, whose average over 49 cells needs 385 pixels; 513 was found for a traced side of 512."""
+    tried = []
+
+    def accepts(height: int, width: int) -> str | None:
+        tried.append((height, width))
+        return None if min(height, width) >= smallest and not height % multiple and not width % multiple else 'no'
+
+    rules = find_size_rules(accepts, traced)
+    assert rules.takes(*traced)
+    assert smallest <= rules.minimum < smallest + 32 + multiple
+    assert len(tried) <= 24
 
 
 def test_one_size_only_is_found() -> None:
