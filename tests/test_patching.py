@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import sys
 import types
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mmexport.compat import provide_mmcv_ext
 from mmexport.errors import ConfigError, PatchError
-from mmexport.patching import Environment, Patch, patched
+from mmexport.patching import Environment, Patch, _counted, patched
 
 provide_mmcv_ext()
 
@@ -143,3 +145,69 @@ def test_importing_patches_changes_nothing() -> None:
     forward = MultiScaleDeformableAttention.forward
     import mmexport.patches  # noqa: F401
     assert MultiScaleDeformableAttention.forward is forward
+
+
+class Constant(Patch):
+    """Give one object for a target, as it is."""
+
+    targets = ('fakemm.op',)
+    upstream = 'mmcv 2.1.0, mmdet 3.2.0'
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        return self.given  # type: ignore[no-any-return]
+
+
+def test_calls_of_a_function_are_counted(upstream: Any) -> None:
+    with patched([patch_of('fakemm.op', 'fakemm.Head.forward')]) as applied:
+        assert not applied[0].acted
+        upstream.op(1), upstream.op(2), upstream.Head().forward(3)
+    assert applied[0].acted
+    assert applied[0].calls == {'fakemm.op': 2, 'fakemm.Head.forward': 1}
+    assert applied[0].as_dict() == dict(name='Doubling', why='Double it.', upstream='fakemm 1', skipped=None, calls=3,
+                                        targets=('fakemm.op', 'fakemm.Head.forward'))
+
+
+def test_what_is_no_function_counts_as_called(upstream: Any) -> None:
+    with patched([Constant(dict)]) as applied:
+        assert upstream.op is dict
+    assert applied[0].calls == {'fakemm.op': 1}
+    # Of what was there before, anything but a rise would be a fall.
+    calls = Counter({'fakemm.op': 4})
+    assert _counted(dict, calls, 'fakemm.op') is dict
+    assert calls == {'fakemm.op': 5}
+
+
+@pytest.mark.parametrize('given', [types.SimpleNamespace(__module__='fakemm_patch'), (3).__add__])
+def test_the_module_of_a_replacement_keeps_it(given: Any, upstream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method of a number has no `__module__` at all."""
+    patching, late = types.ModuleType('fakemm_patch'), types.ModuleType('fakemm_late')
+    patching.mine = late.op = given  # type: ignore[attr-defined]
+    with patched([Constant(given)]):
+        monkeypatch.setitem(sys.modules, 'fakemm_patch', patching)
+        monkeypatch.setitem(sys.modules, 'fakemm_late', late)
+    assert late.op is upstream.op
+    assert (patching.mine is given) == hasattr(given, '__module__')
+
+
+def test_entries_that_are_no_modules_are_passed_over(upstream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, 'fakemm_nothing', object())  # type: ignore[arg-type]
+    with patched([patch_of('fakemm.op')]):
+        assert upstream.op(3) == 6
+    assert upstream.op(3) == 3
+
+
+@pytest.mark.parametrize(('installed', 'words'), [
+    ({'mmcv': '2.1.0', 'mmdet': '3.2.0'}, None),
+    ({'mmcv-lite': '2.1.0+cpu', 'mmdet': '3.2.0+local'}, None),
+    ({'torch': '2.13.0'}, None),
+    ({'mmcv-lite': '2.2.0+cpu', 'torch': '2.13.0'}, 'mmcv 2.2.0'),
+    ({'mmcv': '2.0.1', 'mmdet': '3.3.0'}, 'mmcv 2.0.1, mmdet 3.3.0')])
+def test_untried_names_other_versions(installed: dict[str, str], words: str | None, upstream: Any) -> None:
+    with patched([Constant(dict)]) as applied:
+        pass
+    found = applied[0].untried(installed)
+    assert found == (words and f'Constant was checked on mmcv 2.1.0, mmdet 3.2.0, here is {words}')
+    assert replace(applied[0], skipped='not for this machine').untried(installed) is None

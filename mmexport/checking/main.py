@@ -164,7 +164,7 @@ def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], d
     rows: list[Comparison] = []
     for sample in samples:
         if sample.raw:
-            plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, floors=sample.floors)
+            plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence)
             rows += _check_sample(lambda image: tuple(_all(runner(image)))[-count:], plain, {**manifest, 'outputs': manifest['raw']},
                                   extra, device)
     return rows

@@ -49,16 +49,17 @@ def reason(precision: str, continuous: bool, median: float | None, cosine: float
             return f'cosine {cosine:.4f}, {limits.agreement:g} must be in {precision}'
     if 'rows' in metrics and (wrong := _wrong_instances(limits, metrics)):
         return f'{wrong} in {precision}'
-    if float(metrics.get('clear_share', 1.0)) < CLEAR_SHARE:
+    if 'clear_share' in metrics and float(metrics['clear_share']) < CLEAR_SHARE:
         return f"eager is clear about {metrics['clear_share']:.0%} of its decisions only, too few to judge {precision} by"
     known = [(name, float(metrics[name])) for name in AGREEMENTS if name in metrics]
     if not continuous and 'pixel_agreement' in metrics:
         known = [('pixel_agreement', float(metrics['pixel_agreement']))]
-    if not known:
-        # Scores have no decision in them; of instances it is the share of rows that were found again.
-        known = [('cosine', float(cosine))] if continuous and cosine is not None else [] if beyond is None else [('found', 1 - beyond)]
-    if not known:
+    if not known and continuous:
+        return None  # Scores have no decision in them.
+    if not known and beyond is None:
         return 'nothing was compared'
+    # Of instances it is the share of rows that were found again.
+    known = known or [('found', 1 - float(beyond or 0.0))]
     name, share = min(known, key=lambda found: found[1])
     return None if share >= limits.agreement else f'{name} {share:.2%}, {limits.agreement:.0%} must be in {precision}'
 

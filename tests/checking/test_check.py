@@ -80,6 +80,26 @@ def test_wrong_raw_outputs_fail_with_equal_labels(tmp_path: Path) -> None:
     assert str(verdict(found)).endswith(' of scale, 0.0001 may be (and 1 more rows)')
 
 
+class OffAtACorner(nn.Module):
+    """Two final outputs before the raw one, which is off in one pixel."""
+
+    def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        off = torch.zeros_like(image)
+        off[:, :, 0, 0] = 0.5
+        labels = image.argmax(dim=1).int()
+        return labels, labels, image * 2 + off
+
+
+def test_raw_outputs_are_compared_with_their_evidence(tmp_path: Path) -> None:
+    folder, raw = deciding(tmp_path, OffAtACorner())
+    assert [row['passed'] for row in found_of(folder, raw)['rows'][3:]] == [False, False]
+    samples, extra = read_samples(folder / 'samples.npz')
+    exempt = torch.zeros(1, 8, 8, dtype=torch.bool)
+    exempt[:, 0, 0] = True
+    write_samples(folder / 'samples.npz', [replace(sample, raw_evidence={'exempt': exempt}) for sample in samples], extra)
+    assert [row['passed'] for row in found_of(folder, raw)['rows'][3:]] == [True, True]
+
+
 def test_missing_raw_file_is_a_problem(tmp_path: Path) -> None:
     folder, raw = deciding(tmp_path, Both())
     (raw / 'model.pt').unlink()

@@ -160,3 +160,50 @@ def test_rows_after_num_must_be_zero(name: str) -> None:
     found = compared(dirty)
     assert found['problem'] == 'rows from num on are not zero'
     assert found['metrics']['rows'] == 3
+
+
+EMPTY, PIXEL = (0, 0, 0, 0), (7, 7, 8, 8)
+
+
+def test_empty_and_single_pixel_masks_match_in_any_order() -> None:
+    for box in (EMPTY, PIXEL):
+        found = compared(rows_of([THREE[0], box], [3, 3], [0.8, 0.6]), rows_of([box, THREE[0]], [3, 3], [0.6, 0.8]))
+        assert (found['lost'], found['beyond']) == (0.0, 0.0)
+    # A pixel is not an empty mask.
+    found = compared(rows_of([THREE[0], EMPTY], [3, 3], [0.8, 0.6]), rows_of([PIXEL, THREE[0]], [3, 3], [0.6, 0.8]))
+    assert found['metrics']['rows_lost'] == 2
+
+
+def test_overlaps_of_two_candidates_are_not_added() -> None:
+    expected = rows_of([(0, 0, 4, 2), THREE[2]], [1, 2], [0.8, 0.5])
+    actual = rows_of([THREE[2], (0, 0, 2, 3), (2, 0, 4, 3)], [2, 1, 1], [0.5, 0.8, 0.8])
+    assert compared(actual, expected)['metrics']['rows_lost'] >= 1
+
+
+def test_each_actual_row_is_matched_once() -> None:
+    expected = rows_of([THREE[0], THREE[0], THREE[2]], [1, 1, 2], [0.8, 0.8, 0.5])
+    actual = rows_of([THREE[2], THREE[0], THREE[2]], [1, 1, 2], [0.8, 0.8, 0.5])
+    assert compared(actual, expected)['metrics']['rows_lost'] == 2
+
+
+def test_shares_of_rows_end_at_one() -> None:
+    expected = rows_of(THREE[:1], [1], [0.8])
+    actual = rows_of([THREE[0], *[(0, row, 8, row + 1) for row in range(4, 8)]], [1] * 5, [0.1, 0.5, 0.5, 0.5, 0.5])
+    found = compared(actual, expected)
+    assert found['metrics']['rows_lost'] == 4
+    assert (found['beyond'], found['lost']) == (1.0, 1.0)
+
+
+def test_unsure_rows_are_counted_over_all_images() -> None:
+    one = rows_of(THREE[:1], [1], [0.8])
+    assert 'unsure of 1 of 1 rows' in compared(one, one, edge_rows=torch.ones(1, 6, dtype=torch.bool))['problem']
+    two = {name: torch.cat([value, value]) for name, value in rows_of(THREE[:2], [1, 1], [0.8, 0.6]).items()}
+    edge = torch.tensor([[True, True, False, False, False, False], [True, False, False, False, False, False]])
+    assert 'unsure of 3 of 4 rows' in compared(two, two, edge_rows=edge)['problem']
+
+
+def test_score_error_of_the_tolerance_itself_is_allowed() -> None:
+    step = 2.0 ** -10
+    expected, actual = (rows_of(THREE[:2], [1, 1], [1.0, score]) for score in (0.5, 0.5 + step))
+    assert compare_instances(expected, actual, {}, step)['metrics']['rows_wrong'] == 0
+    assert compare_instances(expected, actual, {}, 0.99 * step)['metrics']['rows_wrong'] == 1

@@ -174,3 +174,19 @@ def test_instance_numbers_start_at_one_thousand() -> None:
     """Below it are classes, which must be equal as they are: class 0 of instance 1 is 1000, and class 999 is no instance."""
     expected = torch.tensor([[[1000, 1000, 999, 999]]], dtype=torch.int32)
     assert renamed_after(expected, torch.tensor([[[2000, 2000, 999, 998]]], dtype=torch.int32)).tolist() == [[[1000, 1000, 999, -1000]]]
+
+
+def test_class_zero_has_a_first_instance() -> None:
+    expected = torch.full((1, 1, 12), 1000)
+    expected[0, 0, 10:] = 0
+    actual = expected.clone()
+    actual[0, 0, :7] = 2000
+    found = compare_panoptic(expected, actual, {})
+    # The larger part is the instance; the smaller one, whose number is that of the instance, is none of eager's.
+    assert renamed_after(expected, actual).tolist() == [[[1000] * 7 + [-1] * 3 + [0] * 2]]
+    assert found['metrics']['differing'] == 3
+
+
+def test_class_zero_is_a_segment() -> None:
+    stuff = torch.zeros(1, 2, 3, dtype=torch.int64)
+    assert compare_panoptic(stuff, stuff, {})['beyond'] == 0.0

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mmexport.artifact import Artifact
 from mmexport.checking.comparison import Comparison
-from mmexport.checking.main import EAGER, check, judge_samples, main, table, verdict
+from mmexport.checking.main import EAGER, _reason, check, judge_samples, main, table, verdict
 from mmexport.checking.samples import Sample
 from mmexport.delivery import _refuse_what_was_changed
 from mmexport.errors import ConfigError, VerificationError
@@ -143,3 +143,14 @@ def test_little_change_uses_the_first_equal_shaped_pair() -> None:
     little = judge_samples(manifest, [sample('a', 4, 1.0), sample('b', 6, 1.0), sample('c', 4, 1.0)], extra)['little_change']
     assert little == {'logits': 'only 0% of the channels change by 100 tolerances between two inputs (95% must)'}
     assert judge_samples(manifest, [sample('a', 4, 1.0), sample('c', 4, 2.0)], extra)['little_change'] == {}
+
+
+def test_reason_is_the_last_line_up_to_300_characters() -> None:
+    assert _reason(ValueError('first\n\n  last  \n')) == 'last'
+    assert _reason(ValueError('x' * 400)) == 'x' * 300
+    assert _reason(ValueError(' \n')) == _reason(ValueError()) == '(no message)'
+
+
+def test_table_wraps_at_80_columns() -> None:
+    found = dict(stale=None, vacuous={}, device='cpu', rows=[], older=f"{'x' * 75} 12345")
+    assert table(found).splitlines()[1:3] == ['x' * 75, '12345']

@@ -42,6 +42,7 @@ ROWS: dict[str, float] = dict(rows=200, rows_lost=0, score_error=0.0, best_score
     (dict(clear_share=1.0, clear_agreement=0.98), 'clear_agreement 98.00%, 99% must be in float16'),
     (dict(mask_iou=0.99), None),
     (dict(mask_iou=0.98), 'mask_iou 98.00%, 99% must be in float16'),
+    (dict(mask_iou=0.97, clear_agreement=0.98), 'mask_iou 97.00%, 99% must be in float16'),
     (dict(mask_iou=0.98, clear_agreement=0.97), 'clear_agreement 97.00%, 99% must be in float16'),
     # Of logits all pixels may change their class where none is clear.
     (dict(pixel_agreement=0.5), None),

@@ -152,3 +152,22 @@ def test_little_change_of_instances() -> None:
     one['num'][0], other['num'][0] = 3, 3
     one['masks'][:], other['masks'][:] = False, False
     assert words() == {'masks': 'only 0.0% of the mask pixels change between two inputs (10% must)'}
+
+
+def test_little_change_of_few_mask_pixels() -> None:
+    one, other = instances(), instances()
+    one['num'][0], other['num'][0] = 3, 3
+    one['masks'][:], other['masks'][:] = False, False
+    one['masks'][0, 0, 0, 0] = True
+    assert little_change(INSTANCE, one, other, 1e-4, 20, margin=6.0) == {}
+    one['masks'][0, 0, 0], other['masks'][0, 0, 0] = True, True
+    one['masks'][0, 1, 0, :2], other['masks'][0, 1, 0, :1] = True, True
+    # One of ten pixels is as much as must change.
+    assert little_change(INSTANCE, one, other, 1e-4, 20) == {}
+
+
+def test_words_for_a_constant_name_the_tool() -> None:
+    flat = torch.full((1, 4, 6, 6), 0.3)
+    assert vacuous_of(LOGITS, flat, flat + 1e-9)['logits'] == (
+        "another input's answer would pass on every input tried. Use trained weights, or a seeded checkpoint made for this: "
+        'tools/make_checkpoint.py CONFIG OUT')
