@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 NOISE = 1e-6
 CLOSER = 9
+# Seeds of noise that no floor is computed with.
+OTHERS = 3000
 # Of the units of one sample: a query that jumps moves all pixels that it has a share in. Whether it does jump, eager's own runs tell.
 JUMPING = 0.5
 # A file rounds at every layer, and the noise is added to the input alone. In an ill-conditioned model (K-Net with seeded weights)
@@ -82,7 +84,7 @@ def _calmer(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
     A floor counts for all samples, so one small input at a threshold that `clear_of_cliffs` does not see would excuse much in all.
     """
     for trial in range(CALMER):
-        nudged = image + noise(image, 3000 + trial, NUDGE)
+        nudged = image + noise(image, OTHERS + trial, NUDGE)
         other = _expected(adapter, sample.name, nudged, memory)
         other = replace(other, floors=_floors(adapter, other, nudged, trials, tolerance, memory))
         if not _jumps(other):

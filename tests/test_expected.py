@@ -57,7 +57,7 @@ def test_expect_replaces_a_small_image_with_jumps(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(adapter, 'watch', watch)
     moved, given = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 1, Memory())
-    assert moved.floors == {'logits': 0.0}
+    assert (moved.name, moved.floors) == ('traced', {'logits': 0.0})
     assert 1e-3 < float((moved.image - image).abs().max()) < 0.1
     assert given.floors['logits'] > 0.1
     assert torch.equal(given.image, image)

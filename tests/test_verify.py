@@ -105,6 +105,7 @@ def test_verify_without_result_file_fails(code: int, said: str, problem: str, di
     check = judged(artifact(tmp_path / 'a', Doubling()), samples(), tmp_path, InProcess(answers=(code, said)))
     row, = check.rows
     assert (row.sample, row.output, row.stage, row.kind, row.tolerance, row.problem) == ('(all)', '(all)', EAGER, 'count', 1e-4, problem)
+    assert check.backend == 'torchscript'
     assert (check.died, check.passed, check.reason, check.seconds) == (died, False, f'(all), (all): {problem}', None)
     assert check.found == dict(stale=None, rows=[row.as_dict()], vacuous={}, little_change={}, classes=None, died=died)
     assert not (tmp_path / 'scratch' / 'deep' / 'all_samples.npz').exists()
@@ -150,6 +151,22 @@ def test_second_verify_maps_repeated_rows_to_samples(tmp_path: Path) -> None:
     second = judged(made, given, tmp_path, process, first=check)
     assert process.samples == ['traced', 'tall']
     assert [row.sample for row in second.rows] == ['traced', 'wide', 'tall']
+
+
+def test_second_verify_keeps_the_order_of_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of the traced sample's last run stands with the others of that sample, and one of no sample at the end."""
+    row = Comparison('wide', 'logits', EAGER, 'pixels', 1e-4, max_rel=0.0, beyond=0.0, median=0.0)
+    first = Verification('torchscript', dict(stale=None, rows=[row.as_dict()], vacuous={}))
+    made, process = artifact(tmp_path / 'a', Doubling()), InProcess()
+    rows = [replace(row, sample=name).as_dict() for name in ('(raw)', 'traced again', 'traced')]
+
+    def run(asked: Sequence[str]) -> tuple[int, str]:
+        Path(asked[asked.index('--out') + 1]).write_text(json.dumps(dict(stale=None, rows=rows, vacuous={})))
+        return 0, ''
+
+    monkeypatch.setattr(process, 'run', run)
+    second = judged(made, samples(), tmp_path, process, first=first)
+    assert [row.sample for row in second.rows] == ['traced again', 'traced', 'wide', '(raw)']
 
 
 def test_second_verify_of_replaced_file_is_stale(tmp_path: Path) -> None:

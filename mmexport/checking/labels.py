@@ -20,16 +20,14 @@ def compare_labels(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tens
     scale, is under twice the tolerance (each of the two logits may move by one), and then only to one of ``evidence['next']``, the next
     best (N, 1 to 3, H, W); or where ``evidence['exempt']`` (N, H, W) is true, to a label that occurs.
     """
-    near = torch.zeros_like(expected, dtype=torch.bool)
-    if 'margin' in evidence:
-        near |= evidence['margin'] < 2 * tolerance
+    near = evidence['margin'] < 2 * tolerance if 'margin' in evidence else torch.zeros_like(expected, dtype=torch.bool)
     if bool((actual < 0).any()) and not bool((expected < 0).any()):
         return dict(problem=f'{int(actual.min())} is no label', metrics={})
     labels = expected.unique()
     occurs = torch.isin(actual, labels)
     allowed = (actual[:, None] == evidence['next']).any(dim=1) if 'next' in evidence else occurs
     if 'exempt' in evidence:
-        near |= evidence['exempt'].bool()
+        near = near | evidence['exempt'].bool()
         # A point that was refined, or was not, has other logits: any label that occurs may have won.
         allowed |= evidence['exempt'].bool() & occurs
     return _judge(expected != actual, near & allowed, {'labels': int(labels.numel())}, near)

@@ -177,7 +177,7 @@ def test_stale_folder_is_not_loaded(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     (folder / 'model.pt').write_bytes(b'cut short')
     found = found_of(folder)
-    assert found['rows'] == [] and 'load_s' not in found
+    assert found['rows'] == [] and found['vacuous'] == {} and 'load_s' not in found
     assert verdict(found) == found['stale']
     assert found['stale'].startswith('model.pt is not the file of this manifest (sha256 ')
 

@@ -86,3 +86,19 @@ def test_unknown_backend_has_no_loader() -> None:
     for backend in ('tflite', '__init__', 'runners'):
         with pytest.raises(ValueError, match=f"^no loader for backend '{backend}'$"):
             runner_of(dict(backend=backend))
+
+
+def test_load_passes_device_and_compares_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+
+    def load_file(file: Path, device: torch.device) -> str:
+        loaded.append((file, device))
+        return 'runner'
+
+    module = SimpleNamespace(load=load_file, names=lambda runner: {'outputs': [{f'{runner} logits'}]})
+    monkeypatch.setattr('mmexport.checking.files.runner_of', lambda manifest: module)
+    manifest = dict(file='model.pt', backend='any', outputs=[dict(name='runner logits')])
+    assert load(tmp_path, manifest, torch.device('meta')).runner == 'runner'
+    assert loaded == [(tmp_path / 'model.pt', torch.device('meta'))]
+    with pytest.raises(ValueError, match='the outputs of the file are named runner logits, and the manifest has logits'):
+        load(tmp_path, {**manifest, 'outputs': [dict(name='logits')]}, torch.device('cpu'))

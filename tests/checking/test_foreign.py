@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +130,11 @@ def test_older_schema_is_checked_with_a_note(tmp_path: Path, capsys: pytest.Capt
     (folder / 'manifest.json').write_text(json.dumps({**manifest, 'mmexport': 1}))
     assert main([str(folder)]) == 0
     assert 'schema 1' in capsys.readouterr().out
+
+
+def test_only_code_of_a_file_is_searched(tmp_path: Path) -> None:
+    for entry, refused in (('archive/data/0', False), ('archive/code/model.py', True)):
+        with zipfile.ZipFile(tmp_path / 'model.pt', 'w') as archive:
+            archive.writestr(entry, 'ops.prim.save(x)')
+        with pytest.raises(Untrusted, match=r'beyond the model: --trust, if you trust who made it$') if refused else nullcontext():
+            refuse_foreign(tmp_path, MANIFEST)

@@ -190,3 +190,19 @@ def test_class_zero_has_a_first_instance() -> None:
 def test_class_zero_is_a_segment() -> None:
     stuff = torch.zeros(1, 2, 3, dtype=torch.int64)
     assert compare_panoptic(stuff, stuff, {})['beyond'] == 0.0
+
+
+def test_margin_and_exempt_excuse_separate_pixels() -> None:
+    expected = torch.tensor([[[0, 0, 1, 1]]], dtype=torch.int32)
+    actual = torch.tensor([[[7, 1, 1, 1]]], dtype=torch.int32)
+    evidence = dict(margin=torch.tensor([[[0.0, 1.0, 1.0, 1.0]]]), next=torch.full((1, 1, 1, 4), 7, dtype=torch.int32),
+                    exempt=torch.tensor([[[0.0, 1.0, 0.0, 0.0]]]))
+    found = compare_labels(expected, actual, evidence, 1e-4)
+    assert found['beyond'] == 0.0
+    assert found['metrics']['near_share'] == 0.5
+
+
+def test_invalid_labels_have_no_metrics() -> None:
+    zero = torch.zeros(1, 2, 2, dtype=torch.int32)
+    assert compare_labels(zero, zero - 1, {}, 1e-4) == dict(problem='-1 is no label', metrics={})
+    assert compare_panoptic(zero, zero - 1, {}) == dict(problem='-1 is no segment', metrics={})

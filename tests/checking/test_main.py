@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mmexport.artifact import Artifact
 from mmexport.checking.comparison import Comparison
-from mmexport.checking.main import EAGER, _reason, check, judge_samples, main, table, verdict
+from mmexport.checking.main import EAGER, _check_sample, _reason, check, judge_samples, main, table, verdict
 from mmexport.checking.samples import Sample
 from mmexport.delivery import _refuse_what_was_changed
 from mmexport.errors import ConfigError, VerificationError
@@ -154,3 +154,55 @@ def test_reason_is_the_last_line_up_to_300_characters() -> None:
 def test_table_wraps_at_80_columns() -> None:
     found = dict(stale=None, vacuous={}, device='cpu', rows=[], older=f"{'x' * 75} 12345")
     assert table(found).splitlines()[1:3] == ['x' * 75, '12345']
+
+
+def test_judge_samples_uses_precision_and_floors() -> None:
+    one, other = torch.zeros(1, 40, 40, dtype=torch.int32), torch.zeros(1, 40, 40, dtype=torch.int32)
+    one[0, 0, :5] = other[0, 1, :5] = 1
+    samples = [Sample(name, torch.full((1, 3, 4, 4), float(number)), {'labels': labels}) for number, (name, labels) in enumerate(
+        (('a', one), ('b', other)))]
+    specs = [dict(name='labels', dtype='int32', kind='labels')]
+
+    def vacuous(floor: float = 0.0, **more: str) -> Any:
+        return judge_samples(dict(outputs=specs, num_classes=4, **more), samples, dict(tolerance=1e-4, floors={'labels': floor}))['vacuous']
+
+    assert vacuous() == {}
+    assert 'would pass' in vacuous(precision='float16')['labels']
+    assert 'would pass' in vacuous(floor=0.02)['labels']
+
+
+def test_check_sample_uses_the_precision() -> None:
+    image = torch.rand(1, 3, 8, 8) + 1
+    sample = Sample('s', image, {'logits': image})
+    manifest = dict(outputs=[dict(name='logits', dtype='float32', kind='pixels')])
+    extra = dict(tolerance=1e-4, floors={})
+    for precision, passed in (({}, False), ({'precision': 'float16'}, True)):
+        row, = _check_sample(lambda image: (image + 1e-3,), sample, {**manifest, **precision}, extra, torch.device('cpu'))
+        assert row.passed == passed
+
+
+def test_outputs_that_are_no_tensors_are_reported() -> None:
+    image = torch.rand(1, 3, 8, 8)
+    found = _check_sample(lambda image: (image, 5), Sample('s', image, {'logits': image}), dict(
+        outputs=[dict(name='logits', dtype='float32', kind='pixels')]), dict(tolerance=1e-4, floors={}), torch.device('cpu'))
+    assert [row.passed for row in found] == [False]
+    assert 'AttributeError' not in str(found[0].reason)
+
+
+def test_check_trusts_nobody_by_default(tmp_path: Path) -> None:
+    folder, _ = deciding(tmp_path, Shifted())
+    manifest = json.loads((folder / 'manifest.json').read_text())
+    (folder / 'manifest.json').write_text(json.dumps({**manifest, 'backend': 'aotinductor'}))
+    with pytest.raises(ValueError, match='--trust'):
+        check(folder, folder / 'samples.npz', torch.device('cpu'))
+    with pytest.raises(ValueError, match=r'^there is no such folder$'):
+        check(tmp_path / 'nothing', folder / 'samples.npz', torch.device('cpu'))
+
+
+def test_samples_from_elsewhere_are_none_of_the_folder(tmp_path: Path) -> None:
+    folder, _ = deciding(tmp_path, Shifted())
+    manifest = json.loads((folder / 'manifest.json').read_text())
+    (folder / 'manifest.json').write_text(json.dumps({**manifest, 'samples_sha256': 'of what was kept'}))
+    assert 'is not the file of this manifest' in check(folder, folder / 'samples.npz', torch.device('cpu'))['stale']
+    elsewhere = (folder / 'samples.npz').rename(tmp_path / 'mine.npz')
+    assert check(folder, elsewhere, torch.device('cpu'))['stale'] is None

@@ -51,3 +51,28 @@ def test_imported_telemetry_package_stays(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, 'openvino_telemetry', telemetry)
     assert quiet.openvino() is openvino
     assert sys.modules['openvino_telemetry'] is telemetry
+
+
+def test_imported_openvino_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module without `tools`, which would be imported once more otherwise."""
+    module = ModuleType('openvino')
+    monkeypatch.setitem(sys.modules, 'openvino', module)
+    for name in [name for name in sys.modules if name.startswith(('openvino.', 'openvino_telemetry'))]:
+        monkeypatch.delitem(sys.modules, name)
+    assert quiet.openvino() is module
+    assert 'openvino_telemetry' not in sys.modules
+
+
+def test_telemetry_imported_before_openvino_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / 'openvino').mkdir()
+    (tmp_path / 'openvino' / '__init__.py').write_text("import sys\nseen = sys.modules.get('openvino_telemetry', 'absent')\n")
+    for name in [name for name in sys.modules if name.split('.')[0] == 'openvino']:
+        monkeypatch.delitem(sys.modules, name)
+    telemetry = ModuleType('openvino_telemetry')
+    monkeypatch.setitem(sys.modules, 'openvino_telemetry', telemetry)
+    monkeypatch.setattr(sys, 'path', [str(tmp_path), *sys.path])
+    try:
+        assert quiet.openvino().seen is telemetry
+        assert sys.modules['openvino_telemetry'] is telemetry
+    finally:
+        sys.modules.pop('openvino', None)

@@ -171,3 +171,33 @@ def test_words_for_a_constant_name_the_tool() -> None:
     assert vacuous_of(LOGITS, flat, flat + 1e-9)['logits'] == (
         "another input's answer would pass on every input tried. Use trained weights, or a seeded checkpoint made for this: "
         'tools/make_checkpoint.py CONFIG OUT')
+
+
+def test_little_change_scales_by_the_larger_output() -> None:
+    one, other = torch.zeros(1, 20, 4, 4), torch.full((1, 20, 4, 4), 0.05)
+    assert change('pixels', one, other) is None
+    one[:, 0] = 1000.0
+    assert change('pixels', one, other) is not None
+    assert change('pixels', other, one) is not None
+    # Outputs far below one have a scale of their own.
+    small = torch.full((1, 20, 4, 4), 1e-4)
+    assert change('pixels', small, small * 1.05) is None
+
+
+def test_little_change_takes_the_mean_over_all_pixels() -> None:
+    one = torch.zeros(1, 20, 4, 4)
+    column, row = one.clone(), one.clone()
+    column[..., 0], row[..., 0, :] = 1.0, 1.0
+    for other in (column, row):
+        assert change('pixels', one, other) is None
+        assert change('map', one[:, 0], other[:, 0]) is None
+    batch = torch.cat([one, one])
+    assert change('pixels', batch, torch.cat([column, one])) is None
+
+
+def test_little_change_of_the_limit_itself_is_enough() -> None:
+    one = torch.ones(1, 20, 4, 4)
+    limit = 100 * 2.0 ** -10
+    specs = [dict(name='o', kind='pixels')]
+    assert little_change(specs, {'o': one}, {'o': one - limit}, 2.0 ** -10, 20) == {}
+    assert little_change(specs, {'o': one}, {'o': one - limit + 1e-6}, 2.0 ** -10, 20) != {}
