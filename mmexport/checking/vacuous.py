@@ -40,14 +40,13 @@ def vacuous_outputs(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample
         return compare(specs, sample.expected, [answer[str(spec['name'])] for spec in specs], sample.evidence, sample=sample.name,
                        stage='vacuous', floors=floors, tolerance=tolerance, precision=precision)
 
-    kinds = {str(spec['kind']) for spec in specs}
     names = {('instances' if spec['kind'] == 'instance' else str(spec['name'])): str(spec['kind']) for spec in specs}
     others = [(sample, other) for sample, other in permutations(samples, 2) if sample.image.shape == other.image.shape]
     if not others:
         return {'(all)': 'no two samples have the same shape, so nothing shows that the outputs depend on the input'}
     told_apart = _failing(names, ((rows, sample, other.expected) for sample, other in others))
     found = {name: _words(names[name], "another input's answer") for name in names if name not in told_apart}
-    for constant in _constants(specs, samples, kinds):
+    for constant in _constants(specs, samples):
         failing = _failing(set(names) - set(found), ((rows, sample, constant(sample)) for sample in samples))
         found.update({name: _words(names[name], 'a constant') for name in names if name not in failing and name not in found})
     return found
@@ -67,14 +66,13 @@ def _failing(names: Any, trials: Iterator[tuple[Callable[..., list[Comparison]],
     for rows, sample, answer in trials:
         for row in rows(sample, answer):
             if not row.passed:
-                failing.update(names if row.output == '(all)' else {row.output})
+                failing.add(row.output)
         if failing.issuperset(names):
             break
     return failing
 
 
-def _constants(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample], kinds: set[str]) -> Iterator[Callable[[Sample],
-                                                                                                               dict[str, Tensor]]]:
+def _constants(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample]) -> Iterator[Callable[[Sample], dict[str, Tensor]]]:
     """Yield functions that answer a sample with constants of the right shapes: the middle of the values, and one label after the other."""
     continuous = {str(spec['name']): _middle([sample.expected[str(spec['name'])] for sample in samples], str(spec['kind']))
                   for spec in specs if spec['kind'] not in DECISIONS}
@@ -87,7 +85,7 @@ def _constants(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample], ki
             for spec in specs:
                 name, wanted = str(spec['name']), sample.expected[str(spec['name'])]
                 fill = continuous[name] if name in continuous else label if name in maps else 0
-                answers[name] = fill.expand_as(wanted).to(wanted.dtype) if isinstance(fill, Tensor) else torch.full_like(wanted, fill)
+                answers[name] = fill.expand_as(wanted) if isinstance(fill, Tensor) else torch.full_like(wanted, fill)
             return answers
         yield answer
 

@@ -1,9 +1,14 @@
 """Check what is reported of one folder: rows, times, problems of the file."""
 from __future__ import annotations
 
+import itertools
 import json
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -194,3 +199,38 @@ def test_check_disables_tf32(tmp_path: Path) -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     found_of(folder_of(Sound(), tmp_path))
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == (False, False)
+
+
+def test_check_notes_facts_and_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_of(Sound(), tmp_path)
+    module = SimpleNamespace(load=lambda file, device: Sound(), facts=lambda runner: {'runner': type(runner).__name__})
+    monkeypatch.setattr('mmexport.checking.files.runner_of', lambda manifest: module)
+    monkeypatch.setattr('mmexport.checking.main.runner_of', lambda manifest: module)
+    for name in ('mmfake', 'mmfake.part', 'mmap', 'otherfake'):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    found = found_of(folder)
+    assert found['facts'] == {'runner': 'Sound'}
+    assert 'mmfake' in found['foreign_modules'] and not {'mmfake.part', 'mmap', 'otherfake'} & set(found['foreign_modules'])
+
+
+def test_check_times_the_first_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, timed = folder_of(Sound(), tmp_path), []
+    sound = Sound()
+
+    def typical(run: Callable[[], Any], device: torch.device) -> float:
+        shown.clear()
+        run()
+        timed.append((shown[0], device))
+        return 7.0
+
+    shown: list[torch.Tensor] = []
+    module = SimpleNamespace(load=lambda file, device: lambda image: (shown.append(image.clone()), sound(image))[1])
+    clock = itertools.count()
+    monkeypatch.setattr('mmexport.checking.files.runner_of', lambda manifest: module)
+    monkeypatch.setattr('mmexport.checking.main.typical', typical)
+    monkeypatch.setattr('mmexport.checking.main.time', SimpleNamespace(perf_counter=lambda: next(clock)))
+    found = found_of(folder)
+    (image, device), = timed
+    assert torch.equal(image, read_samples(folder / 'samples.npz')[0][0].image)
+    assert device == torch.device('cpu')
+    assert {key: found[key] for key in ('load_s', 'run_s', 'p50_s', 'last_s')} == dict(load_s=1, run_s=1, p50_s=7.0, last_s=1)

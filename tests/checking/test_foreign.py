@@ -137,4 +137,4 @@ def test_only_code_of_a_file_is_searched(tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / 'model.pt', 'w') as archive:
             archive.writestr(entry, 'ops.prim.save(x)')
         with pytest.raises(Untrusted, match=r'beyond the model: --trust, if you trust who made it$') if refused else nullcontext():
-            refuse_foreign(tmp_path, MANIFEST)
+            refuse_foreign(tmp_path, MANIFEST, False)

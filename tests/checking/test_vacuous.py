@@ -5,7 +5,7 @@ import torch
 
 from mmexport.checking.samples import Sample
 from mmexport.checking.vacuous import little_change, vacuous_outputs
-from tests.checking.made import INSTANCE, LABELS, LOGITS, instances, vacuous_of
+from tests.checking.made import INSTANCE, LABELS, LOGITS, PANOPTIC, instances, vacuous_of
 
 
 def test_little_change_texts() -> None:
@@ -201,3 +201,25 @@ def test_little_change_of_the_limit_itself_is_enough() -> None:
     specs = [dict(name='o', kind='pixels')]
     assert little_change(specs, {'o': one}, {'o': one - limit}, 2.0 ** -10, 20) == {}
     assert little_change(specs, {'o': one}, {'o': one - limit + 1e-6}, 2.0 ** -10, 20) != {}
+
+
+def test_vacuous_uses_tolerance_and_precision() -> None:
+    one, other = torch.zeros(1, 4, 6, 6), torch.full((1, 4, 6, 6), 0.004)
+    one[:, 0] = other[:, 0] = 1.0
+    samples = [Sample(name, torch.zeros(1, 3, 6, 6), {'logits': value}) for name, value in (('a', one), ('b', other))]
+    assert vacuous_outputs(LOGITS, samples, {}, 1e-4) == {}
+    assert 'would pass' in vacuous_outputs(LOGITS, samples, {}, 1e-2)['logits']
+    assert 'would pass' in vacuous_outputs(LOGITS, samples, {}, 1e-4, 'float16')['logits']
+
+
+def test_vacuous_tries_the_most_frequent_labels() -> None:
+    one = torch.zeros(1, 10, 10, dtype=torch.int32)
+    one[0, :4] = torch.arange(40, dtype=torch.int32).view(4, 10) % 20 + 1
+    other = one.flip(-1)
+    for specs in (LABELS, PANOPTIC):
+        name = specs[0]['name']
+        samples = [Sample(key, torch.zeros(1, 3, 4, 4), {name: value}) for key, value in (('a', one), ('b', other))]
+        # Another input's answer differs in fewer pixels than a constant.
+        assert "another input's answer" in vacuous_outputs(specs, samples, {name: 0.5}, 1e-4)[name]
+        samples[1] = Sample('b', torch.zeros(1, 3, 4, 4), {name: one.flip(1)})
+        assert 'a constant' in vacuous_outputs(specs, samples, {name: 0.5}, 1e-4)[name]
