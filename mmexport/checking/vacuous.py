@@ -48,7 +48,7 @@ def vacuous_outputs(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample
     found = {name: _words(names[name], "another input's answer") for name in names if name not in told_apart}
     for constant in _constants(specs, samples):
         failing = _failing(set(names) - set(found), ((rows, sample, constant(sample)) for sample in samples))
-        found.update({name: _words(names[name], 'a constant') for name in names if name not in failing and name not in found})
+        found.update({name: _words(kind, 'a constant') for name, kind in names.items() if name not in failing and name not in found})
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mmexport.checking.foreign import Untrusted, refuse_foreign
+from mmexport.checking.foreign import Untrusted, refuse_foreign, schema_of
 from mmexport.checking.main import main
 
 MANIFEST = dict(mmexport=2, backend='torchscript', file='model.pt')
@@ -138,3 +138,16 @@ def test_only_code_of_a_file_is_searched(tmp_path: Path) -> None:
             archive.writestr(entry, 'ops.prim.save(x)')
         with pytest.raises(Untrusted, match=r'beyond the model: --trust, if you trust who made it$') if refused else nullcontext():
             refuse_foreign(tmp_path, MANIFEST, False)
+
+
+def test_manifest_without_a_schema_has_the_first() -> None:
+    assert schema_of({}) == 1
+    assert schema_of({'mmexport': '2'}) == 2
+
+
+@pytest.mark.parametrize(('backend', 'precision', 'known'), [('onnx', 'float16', True), ('onnx', 'bfloat16', False),
+                                                             ('openvino', 'bfloat16', True), ('torchscript', 'float16', False)])
+def test_each_format_has_its_precisions(backend: str, precision: str, known: bool, tmp_path: Path) -> None:
+    manifest = {**MANIFEST, 'backend': backend, 'precision': precision}
+    with nullcontext() if known else pytest.raises(ValueError, match=f'^its manifest says {precision}, which {backend} files of mmexport'):
+        refuse_foreign(tmp_path, manifest, True)

@@ -68,3 +68,12 @@ def test_sample_nbytes_counts_all_parts() -> None:
     labels, masks = 24 * 4 // 8, 24 // 8
     assert FULL.nbytes == image + labels + margin + masks + labels + logits + masks
     assert PLAIN.nbytes == image + labels
+
+
+def test_floats_are_stored_and_masks_deflated(tmp_path: Path) -> None:
+    sample = Sample('s', torch.rand(1, 3, 8, 8), {'masks': torch.zeros(1, 8, 8, dtype=torch.bool)})
+    write_samples(tmp_path / 'samples.npz', [sample], {})
+    with zipfile.ZipFile(tmp_path / 'samples.npz') as archive:
+        kinds = {info.filename: info.compress_type for info in archive.infolist()}
+    assert kinds['0/image.npy'] == zipfile.ZIP_STORED
+    assert kinds['0/expected/masks.npy'] == zipfile.ZIP_DEFLATED
