@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
 
 # What a program is asked to hold for; the manifest says it. The sides' lower end is what the deepest stride of the listed models needs.
 RANGES = {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
+
+# The checks on sizes of programs as they were made: a converter that decomposes a program adds checks of its own to the same record.
+_CHECKS: WeakKeyDictionary[ExportedProgram, set[Any]] = WeakKeyDictionary()
+
+
+def keep_checks(program: ExportedProgram) -> None:
+    """Remember the checks on sizes that `program` has now, as those that `conditions_of` returns."""
+    _CHECKS[program] = _checks(program)
+
+
+def _checks(program: ExportedProgram) -> set[Any]:
+    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and hasattr(node.meta.get('val'), 'fake_mode'))
+    env = image.meta['val'].fake_mode.shape_env
+    return {check.expr for pending in env.deferred_runtime_asserts.values() for check in pending} if env else set()
 
 
 def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -53,8 +68,7 @@ def conditions_of(program: ExportedProgram) -> list[str]:
     image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
     names = {side.node.expr: sympy.Symbol(name, integer=True) for name, axis in AXIS.items()
              if isinstance(side := image.meta['val'].shape[axis], torch.SymInt) and side.node.expr.is_Symbol}
-    env = image.meta['val'].fake_mode.shape_env
-    expressions = {check.expr for pending in env.deferred_runtime_asserts.values() for check in pending} if env else set()
+    expressions = _CHECKS[program] if program in _CHECKS else _checks(program)
     # One on a size that depends on data is an affair of the graph.
     found = sorted(str(expression.xreplace(names)) for expression in expressions if expression.free_symbols <= names.keys())
     try:

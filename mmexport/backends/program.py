@@ -17,7 +17,7 @@ from ..errors import LoweringError, MMExportError, first_line
 from ..ops.lowerings import preferring
 from .base import name_of
 from .examples import AXIS, generic, largest_checked
-from .held_sizes import is_fixed, ranges, refused_corner
+from .held_sizes import is_fixed, keep_checks, ranges, refused_corner
 from .layout_guards import drop_layout_guards, questions_of_the_model
 from .norm_shapes import norms_by_shape
 from .tracer_warnings import tracer_warnings
@@ -113,6 +113,7 @@ def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: d
     except Exception as exc:
         raise LoweringError(f'torch.export of {name_of(module)} failed: {type(exc).__name__}: {first_line(exc)}') from exc
     drop_layout_guards(program, asked)
+    keep_checks(program)
     _WARNED[program] = said
     return program
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -111,6 +112,28 @@ def test_a_layout_of_the_example_is_no_range_of_sizes(habit: Callable[[Tensor, i
     for size in [(1, 3, 64, 64), (3, 3, 64, 640), (1, 3, 1024, 64), (1, 3, 257, 1033)]:
         image = torch.randn(size)
         torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)
+
+
+def windows(y: Tensor, h: int, w: int) -> Tensor:
+    """As Swin's: padded to windows of 7 x 7, and enlarged with its norm."""
+    padded = F.pad(y, [0, missing(w, 7), 0, missing(h, 7)])
+    parts = padded.unflatten(3, (-1, 7)).unflatten(2, (-1, 7)).permute(0, 2, 4, 3, 5, 1).flatten(3, 4).flatten(0, 2)
+    mixed = F.layer_norm(parts, parts.shape[-1:]).transpose(1, 2).contiguous()
+    return F.adaptive_avg_pool2d(padded, 1) + y * mixed.mean()
+
+
+@pytest.mark.parametrize('habit', [pyramid, grouped, windows], ids=lambda habit: habit.__name__)
+def test_decomposing_adds_no_conditions(habit: Callable[[Tensor, int, int], Tensor]) -> None:
+    """What ONNX's converter asks about sizes was taken for conditions of the program, and OpenVINO then refused a Swin's width."""
+    found = program._exported(Head(habit).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    before = held_sizes.conditions_of(found)
+    found.run_decompositions()
+    env = next(node.meta['val'].fake_mode.shape_env for node in found.graph.nodes if hasattr(node.meta.get('val'), 'fake_mode'))
+    checks = next(iter(env.deferred_runtime_asserts.values()), None)
+    width = next(node for node in found.graph.nodes if node.name == 'image').meta['val'].shape[3].node.expr
+    added = SimpleNamespace(expr=width > 7)
+    env.deferred_runtime_asserts[width] = [*(checks or ()), added]
+    assert held_sizes.conditions_of(found) == before
 
 
 def sliced(y: Tensor, h: int, w: int) -> Tensor:
