@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-from mmexport.checking.runners.onnx import assignment, strays
+from mmexport.checking.runners.onnx import answering_pictures, assignment, strays
 
 
 @dataclass
@@ -53,3 +53,14 @@ def test_strays_lists_non_shape_operators(tmp_path: Path) -> None:
 def test_assignment_groups_nodes_by_provider() -> None:
     record = [Part('CPU', [Node('a', 'Shape')]), Part('CUDA', [Node('b', 'Conv')]), Part('CPU', [Node('c', 'Gather')])]
     assert assignment(record) == {'CPU': {('a', 'Shape'), ('c', 'Gather')}, 'CUDA': {('b', 'Conv')}}
+
+
+def test_two_axes_make_a_picture(tmp_path: Path) -> None:
+    """Scores have two axes, and a size as a number has one."""
+    axes = dict(scores=['n', 4], scale=[4], image=['n', 3, 'h', 'w'])
+    values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in axes.items()}
+    nodes = [helper.make_node('ReduceMean', ['image'], ['scores'], name='mean'),
+             helper.make_node('ReduceMax', ['scores'], ['scale'], name='most')]
+    graph = helper.make_graph(nodes, 'graph', [values['image']], [values['scores'], values['scale']])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 18)]), tmp_path / 'model.onnx')
+    assert answering_pictures(tmp_path / 'model.onnx') == {'mean'}
