@@ -8,8 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from mmexport.adapters.base import OutputSpec
+from mmexport.checking.compare import lost_of
 from mmexport.expected import expect, model_floors, typical_seconds, with_patched
 from mmexport.memory import Memory
+from tests.checking.made import INSTANCE, instances
 from tests.simple import IMAGE, Plain, simple
 
 IMAGES = {'traced': torch.rand(1, 3, 64, 64), 'another size': torch.rand(1, 3, 96, 64)}
@@ -193,3 +196,58 @@ def test_typical_seconds_times_the_adapter(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr('mmexport.expected.typical', lambda run, device: (run(), device)[1])
     assert typical_seconds(adapter, IMAGE) == torch.device('cpu')  # type: ignore[arg-type]
     assert asked == [(IMAGE, False)]
+
+
+def test_floors_keep_the_largest_of_all_noises() -> None:
+    """The first noise moves all pixels by 1e-2 of the scale, the second by half as much."""
+    adapter = simple()
+    offs = iter([1e-2, 5e-3, 1e-3])
+    adapter.change = lambda image, logits: logits if torch.equal(image, IMAGE) else logits + next(offs) * logits.abs().max()
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 3, Memory())
+    assert sample.floors == {'logits': 1.0, 'logits: median': pytest.approx(1e-2, rel=1e-3)}
+
+
+def test_floors_count_lost_instances() -> None:
+    adapter = simple('final')
+    adapter.specs = [OutputSpec(str(spec['name']), '', ('batch',), 'instance') for spec in INSTANCE]
+    adapter.evidence = lambda raw, image, seen: {}
+    lost = iter([2, 1])
+
+    def decide(raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        rows = instances()
+        if not torch.equal(image, IMAGE):
+            count = 3 - next(lost)
+            rows['num'][0] = count
+            for name in ('boxes', 'scores', 'labels', 'masks'):
+                rows[name][0, count:] = 0
+        return tuple(rows.values())
+
+    adapter.decide = decide
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, Memory())
+    assert sample.floors[lost_of('instances')] == pytest.approx(2 / 3)
+
+
+def test_decisions_are_made_once_with_the_image_and_recorded() -> None:
+    adapter, memory, asked = simple('final'), Memory(), []
+
+    def decide(raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        return (raw[0].argmax(dim=1).int() if image.shape[2] > 4 else raw[0].argmin(dim=1).int(),)
+
+    def evidence(raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
+        asked.append((image, seen))
+        return dict(seen)
+
+    adapter.decide, adapter.evidence = decide, evidence
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, memory)
+    assert [tuple(image.shape) for image, _ in asked] == [(1, 3, 8, 8)]
+    assert torch.equal(sample.evidence['seen'], IMAGE.mean(dim=1))
+    assert [(site.kind, seen[0]) for (site, _, _), seen in memory.branches['photograph'].seen.items()] == [('size', True)]
+
+
+def test_without_noises_nothing_jumps() -> None:
+    adapter = simple()
+    expect(adapter, {'photograph': IMAGE}, 1e-4, 0, Memory())
+    known = len(adapter.runs)
+    adapter.runs.clear()
+    expect(adapter, {'traced': IMAGE}, 1e-4, 0, Memory())
+    assert len(adapter.runs) == known

@@ -144,3 +144,7 @@ def test_memory_fixes_random_numbers() -> None:
     adapter.change = lambda image, logits: logits + torch.rand(())
     one, other = (Memory().watch(adapter, 'traced', when, IMAGE)[0][0] for when in ('eager', 'noise 0'))
     assert torch.equal(one, other)
+
+
+def test_new_memory_records_branches() -> None:
+    assert Memory().note is None

@@ -244,6 +244,7 @@ def test_resolve_takes_names_dicts_and_objects(upstream: Any, registered: None) 
     assert [type(patch).__name__ for patch in resolve(['auto'])] == list(PATCHES.module_dict)
     one, other = resolve(['Scaling', patch_of('fakemm.op')])
     assert (type(one).__name__, one.by, type(other).__name__) == ('Scaling', 2, 'Doubling')  # type: ignore[attr-defined]
+    assert [type(patch).__name__ for patch in resolve([patch_of('fakemm.op'), Constant(dict)])] == ['Doubling', 'Constant']
     dicts = resolve([dict(type='Scaling', by=5)])
     assert [patch.by for patch in dicts] == [5]  # type: ignore[attr-defined]
     # Named before 'auto', it is taken as it was named, and once.
@@ -286,7 +287,7 @@ def test_in_use_follows_imported_modules(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not _in_use('fakemm.here')
     monkeypatch.setitem(sys.modules, 'fakemm', package)
     monkeypatch.setitem(sys.modules, 'fakemm.part', plain)
-    monkeypatch.setattr('importlib.util.find_spec', lambda name: 'found' if name == 'fakemm.later' else None)
+    monkeypatch.setattr('importlib.util.find_spec', lambda name: None if name == 'fakemm.gone' else 'found')
     # A submodule that nothing has imported; a name that is neither there nor a module; one of a plain module.
     assert not _in_use('fakemm.later.Head.forward')
     assert _in_use('fakemm.here')

@@ -65,7 +65,7 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
     else:
         units = _units(error, kind)
         pictures = list(units.view(len(error), -1))
-    metrics.update(_task_metrics(kind, name, wanted, got))
+    metrics.update(_task_metrics(kind, wanted, got))
     if clear is not None:
         metrics.update(_clear_decisions(kind, wanted, got, clear * scale))
     return dict(max_abs=float((error * scales).max()), max_rel=float(error.max()),
@@ -99,7 +99,7 @@ def _clear_decisions(kind: str, wanted: Tensor, got: Tensor, ahead: float) -> di
     return {'clear_share': share(clear), 'clear_agreement': stays}
 
 
-def _task_metrics(kind: str, name: str, wanted: Tensor, got: Tensor) -> dict[str, float]:
+def _task_metrics(kind: str, wanted: Tensor, got: Tensor) -> dict[str, float]:
     if kind == 'pixels' and wanted.shape[1] > 1:
         return {'pixel_agreement': share(wanted.argmax(1) == got.argmax(1))}
     if kind == 'queries' and wanted.dim() == 3:

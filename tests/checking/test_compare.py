@@ -57,6 +57,7 @@ def test_compare_defaults_to_float32_without_floors() -> None:
 def test_count_type_shape_and_dtype_errors_are_named(actual: tuple[Any, ...], problem: str) -> None:
     row = rows_of(*actual)[0]
     assert (row.problem, row.passed) == (problem, False)
+    assert row.output == ('(all)' if len(actual) != 2 else 'labels' if isinstance(actual[1], list) else 'logits')
     assert row.kind == ('count' if len(actual) != 2 else 'labels' if isinstance(actual[1], list) else 'pixels')
 
 
@@ -79,6 +80,9 @@ def test_reduced_precision_compares_clear_decisions() -> None:
         row = judge(LOGITS, expected, expected, precision=precision)
         assert (row.metrics['clear_share'], row.metrics['clear_agreement']) == (share, 1.0)
     assert 'clear_share' not in judge(LOGITS, expected, expected).metrics
+    # Between twice and three times the median, at a scale of four.
+    expected = 4 * torch.tensor([[[[1.0, 0.012]], [[0.0, 0.0]]]])
+    assert judge(LOGITS, expected, expected, precision='float16').metrics['clear_share'] == 1.0
 
 
 def test_instances_are_compared_as_one_group() -> None:

@@ -194,3 +194,52 @@ def test_clear_decisions_need_a_margin() -> None:
     assert found('pixels', wanted * 0 + 1, got, clear=0.5)['metrics']['clear_agreement'] == 0.0
     for kind, shape in (('map', (1, 4, 4)), ('pixels', (1, 1, 4, 4)), ('queries', (1, 3, 1))):
         assert 'clear_share' not in found(kind, torch.ones(shape), torch.ones(shape), clear=0.5)['metrics']
+
+
+@pytest.mark.parametrize(('kind', 'shape'), [('pixels', (1, 3, 4, 4)), ('queries', (1, 4, 5))])
+def test_scale_compares_the_classes_of_one_unit(kind: str, shape: tuple[int, ...]) -> None:
+    """Of most units all classes are low, so they are no masked ones: their values set the scale."""
+    wanted = torch.full(shape, -120.0)
+    if kind == 'pixels':
+        wanted[:, :, 0] = 0.5
+    else:
+        wanted[:, 0] = 0.5
+    assert found(kind, wanted, wanted + 0.012)['max_rel'] == pytest.approx(1e-4, rel=1e-3)
+
+
+def test_scale_of_queries_ignores_a_masked_class() -> None:
+    wanted = torch.full((1, 6, 4), 2.0)
+    wanted[:, :, 3] = -1e9
+    wrong = wanted.clone()
+    wrong[:, :, 0] += 0.02
+    assert found('queries', wanted, wrong)['max_rel'] == pytest.approx(0.01, rel=1e-3)
+    # Masks have no classes: their largest value is the scale.
+    masks = wanted[..., None].expand(-1, -1, -1, 2)
+    assert found('queries', masks, masks + 1e6)['max_rel'] == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_competing_scale_limits() -> None:
+    assert competing_scale(torch.tensor([[[[0.0, 0.0, -88.0]]]]), 1) == 88.0
+    assert competing_scale(torch.tensor([[[[0.0, 0.0, -88.1]]]]), 1) == pytest.approx(0.0, abs=1e-9)
+    assert competing_scale(torch.tensor([[0.1, 0.1, -1e9]]), 1) == pytest.approx(0.1)
+
+
+def test_agreement_is_of_each_unit() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pixels, queries = torch.randn(2, 5, 4, 4, generator=generator), torch.randn(2, 7, 5, generator=generator)
+    assert found('pixels', pixels, pixels)['metrics'] == {'pixel_agreement': 1.0}
+    assert found('queries', queries, queries)['metrics'] == {'class_agreement': 1.0}
+    assert found('pixels', pixels[:, :1], pixels[:, :1])['metrics'] == {}
+
+
+def test_iou_of_empty_and_single_pixel_masks() -> None:
+    masks = torch.zeros(1, 3, 4, 4)
+    masks[0, 1] = -1.0
+    masks[0, 2] = -1.0
+    masks[0, 2, 0, 0] = 1.0
+    assert found('queries', masks, masks)['metrics'] == {'mask_iou': 1.0}
+
+
+def test_cosine_of_tiny_outputs() -> None:
+    tiny = torch.full((1, 3, 4, 4), 1e-10)
+    assert found('pixels', tiny, tiny)['cosine'] == pytest.approx(1.0)
