@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
     shapes = {tuple(row['shape']) if row['shape'] else None for row in rows}
     words = [f"`--shape {shape[0]} {shape[1]}`, or the model's own size where it takes one size only" if shape else 'its default shape'
              for shape in sorted(shapes, key=str)]
-    yield HEAD.format(shape=' and '.join(words))
+    title, _, body = HEAD.partition('\n\n')
+    yield f'{title}\n\n' + textwrap.fill(body.format(shape=' and '.join(words)), 140) + '\n'
     formats = sorted({row['backend'] for row in rows}, key=lambda name: (name != 'torchscript', name))
     yield '| format | configs | pass | fail | folders | all of the folder pass |'
     yield '| --- | --- | --- | --- | --- | --- |'
