@@ -158,6 +158,10 @@ def test_expect_keeps_an_image_that_always_jumps() -> None:
     # Twice the picture and its noise, then three others with a noise each; branches are those of the picture.
     assert len(adapter.runs) == 2 + 1 + 3 * 2
     assert memory.branches['traced'] is memory.runs[memory._key(adapter, 'traced', 'eager', IMAGE)]
+    # One noise of each of the three, however many there are; of the picture itself all.
+    adapter.runs.clear()
+    expect(adapter, {'traced': IMAGE}, 1e-4, 3, Memory())
+    assert len(adapter.runs) == 2 + 1 + 3 * 2 + 2
 
 
 @pytest.mark.parametrize(('side', 'moved'), [(8, True), (330, False)])
@@ -242,6 +246,9 @@ def test_decisions_are_made_once_with_the_image_and_recorded() -> None:
     assert [tuple(image.shape) for image, _ in asked] == [(1, 3, 8, 8)]
     assert torch.equal(sample.evidence['seen'], IMAGE.mean(dim=1))
     assert [(site.kind, seen[0]) for (site, _, _), seen in memory.branches['photograph'].seen.items()] == [('size', True)]
+    quiet = Memory()
+    expect(adapter, {'photograph': IMAGE}, 1e-4, 0, quiet)
+    assert len(quiet.branches['photograph'].seen) == 1
 
 
 def test_without_noises_nothing_jumps() -> None:

@@ -92,6 +92,13 @@ def test_second_look_of_a_single_sample() -> None:
     assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True)) is not None
 
 
+def test_second_look_leaves_two_samples_that_both_fail() -> None:
+    adapter, memory = simple(), Memory()
+    samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('ab')}, 1e-4, 1, memory)
+    check = Verification('onnx', dict(stale=None, rows=[failing('a'), failing('b')], vacuous={}))
+    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True)) is None
+
+
 def test_second_look_uses_a_larger_model_floor() -> None:
     """A query that jumps on another sample excuses as many here."""
     adapter, memory = simple(), Memory()
