@@ -30,7 +30,9 @@ def _forward(head: Any, inputs: Any) -> Tensor:
     x = residual = head.in_conv(head._transform_inputs(inputs))
     height, width = x.shape[2:]
     high, wide = (missing(side, step) for side, step in zip((height, width), head.down_factor, strict=True))
-    top, left = high // 2, wide // 2
+    # Half of what is missing, from numbers that are never negative: torch takes the size out of `wide // 2`, and the integer division of
+    # ONNX and OpenVINO rounds a negative one up.
+    top, left = (height + high + height) // 2 - height, (width + wide + width) // 2 - width
     x = F.pad(x, [left, wide - left, top, high - top])
     x = head.local_relation(_near(head.global_relation(_far(x, head.down_factor)), x, head.down_factor))
     x = _together(x, residual, head.down_factor, height + high, width + wide)

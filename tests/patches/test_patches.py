@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from typing import Any
 
 import pytest
@@ -229,6 +230,19 @@ def test_interlaced_attention_equals_upstream(size: tuple[int, int], batch: int)
     assert torch.equal(one, other)
     traced = traced_once('InterlacedAttention', head, ([torch.randn(1, 8, 20, 22)],))
     assert torch.allclose(traced(features), one, atol=1e-5)
+
+
+def test_interlaced_attention_divides_no_negative_sizes() -> None:
+    """ONNX and OpenVINO round the quotient of a negative integer up, Python down: a padding was off by one."""
+    from mmseg.models.decode_heads import ISAHead
+    head = ISAHead(in_channels=8, channels=16, isa_channels=8, down_factor=(8, 8), num_classes=5).eval()
+    auto = torch.export.Dim.AUTO
+    with patched(['InterlacedAttention']):
+        program = torch.export.export(head, ([torch.randn(2, 8, 61, 68)],), dynamic_shapes=([{2: auto, 3: auto}],), strict=False,
+                                      prefer_deferred_runtime_asserts_over_guards=True)
+    divided = [node.args[0].meta['val'].node for node in program.graph.nodes if node.target is operator.floordiv]
+    assert divided
+    assert all(size.shape_env.bound_sympy(size.expr).lower >= 0 for size in divided)
 
 
 @pytest.mark.parametrize('side', [1, 2, 3, 4, 5])
