@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@sed -n 's/^# make/make/p' Makefile
 	@echo "make lint: ruff and mypy.   make verify-configs: export and verify every config, full size (hours on two cores)."
-	@echo "make mutation: change what judges files, one place at a time, and see whether a test notices (half an hour and more)."
+	@echo "make mutation: change what judges files, one place at a time, and see whether a test notices."
 	@echo "make cpp: build examples/cpp on LibTorch (cmake, a compiler) and run it on Mask2Former-R50 and SegFormer-B0."
 
 setup: $(READY)
@@ -55,7 +55,7 @@ lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
-# Not in CI: half an hour and more on two cores. Goes on where it was interrupted; `mutmut results` in mutants/ lists what survived.
+# Not in CI, for it takes long. Goes on where it was interrupted; `mutmut results` in mutants/ lists what survived.
 mutation: $(FORMATS)
 	$(PIP) mutmut==3.8.1
 	OMP_NUM_THREADS=1 $(PY) -m mutmut run --max-children 2

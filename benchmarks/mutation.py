@@ -19,6 +19,7 @@ from typing import Any
 
 from common import ROOT, quiet, write
 
+# Suspicious is what mutmut calls an exit code that it does not know: the tests ended in a way of their own, and did not pass.
 KILLED = {'killed', 'timeout', 'segfault', 'suspicious', 'caught by type check'}
 REASONS = Path(__file__).with_name('mutation_survivors.json')
 
@@ -74,9 +75,15 @@ def functions_of(source: Path) -> dict[str, list[str]]:
             for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 
+@cache
+def reasons() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(REASONS.read_text())
+    return found
+
+
 def why(name: str, change: str) -> str | None:
     """Return why a survivor is none that a test should kill; None where nobody has said so."""
-    for reason in json.loads(REASONS.read_text()):
+    for reason in reasons():
         if any(re.search(pattern, f'{name}: {change}') for pattern in reason['changes']):
             return str(reason['why'])
     return None

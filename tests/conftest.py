@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope='session')
 def photograph_file() -> Path:
     return Path(__file__).parent.parent / 'mmexport' / 'inputs' / 'chelsea.png'
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A package with a function, a class, and a second module that copied the function's binding."""
+    package, copier = types.ModuleType('fakemm'), types.ModuleType('fakemm_user')
+    exec('def op(x):\n    return x\nclass Head:\n    def forward(self, x):\n        return x\n'
+         '    @staticmethod\n    def helper(x):\n        return x\n    @classmethod\n    def make(cls, x):\n        return cls.size * x\n'
+         '    size = 1\n    nothing = None\nclass Child(Head):\n    size = 10\n', package.__dict__)
+    copier.op = package.op  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, 'fakemm', package)
+    monkeypatch.setitem(sys.modules, 'fakemm_user', copier)
+    return package

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..checking.conditions import check_known, refused
 from ..errors import LoweringError
 from .examples import AXIS
+from .layout_guards import sizes_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -29,8 +30,7 @@ def keep_checks(program: ExportedProgram) -> None:
 
 
 def _checks(program: ExportedProgram) -> set[Any]:
-    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and hasattr(node.meta.get('val'), 'fake_mode'))
-    env = image.meta['val'].fake_mode.shape_env
+    env = sizes_of(program)
     return {check.expr for pending in env.deferred_runtime_asserts.values() for check in pending} if env else set()
 
 

@@ -85,6 +85,11 @@ def questions_of_the_model() -> Iterator[Questions]:
         yield questions
 
 
+def sizes_of(program: ExportedProgram) -> Any:
+    """Return torch's record of the symbolic sizes of `program`, with their checks."""
+    return next(node.meta['val'].fake_mode.shape_env for node in program.graph.nodes if hasattr(node.meta.get('val'), 'fake_mode'))
+
+
 def drop_layout_guards(program: ExportedProgram, questions: Questions) -> int:
     """Remove every check "these sizes differ" or "this one is larger" that torch added itself; return how many.
 
@@ -92,7 +97,7 @@ def drop_layout_guards(program: ExportedProgram, questions: Questions) -> int:
     model asked too. Where an operator itself needs an inequality, it raises by itself.
     """
     graph = program.graph_module.graph
-    env = next(node.meta['val'].fake_mode.shape_env for node in graph.nodes if hasattr(node.meta.get('val'), 'fake_mode'))
+    env = sizes_of(program)
     pending = [check for checks in env.deferred_runtime_asserts.values() for check in checks]
     stays = {str(check.expr): _stays(check.expr, questions) for check in pending}
     checks = [node for node in graph.nodes if node.target is torch.ops.aten._assert_scalar.default

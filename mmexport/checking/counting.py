@@ -1,4 +1,4 @@
-"""Count without copies: a mean of a mask as float64 takes eight times the mask's memory and twenty times the time of a count."""
+"""Count without copies: a mean of a mask as float64 takes eight times the mask's memory."""
 from __future__ import annotations
 
 import torch

@@ -56,10 +56,11 @@ def reason(precision: str, continuous: bool, median: float | None, cosine: float
         known = [('pixel_agreement', float(metrics['pixel_agreement']))]
     if not known and continuous:
         return None  # Scores have no decision in them.
-    if not known and beyond is None:
-        return 'nothing was compared'
-    # Of instances it is the share of rows that were found again.
-    known = known or [('found', 1 - float(beyond or 0.0))]
+    if not known:
+        if beyond is None:
+            return 'nothing was compared'
+        # Of instances it is the share of rows that were found again.
+        known = [('found', 1 - beyond)]
     name, share = min(known, key=lambda found: found[1])
     return None if share >= limits.agreement else f'{name} {share:.2%}, {limits.agreement:.0%} must be in {precision}'
 
