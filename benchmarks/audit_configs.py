@@ -54,10 +54,10 @@ def audit(package: str, path: Path, size: tuple[int, int]) -> dict[str, Any]:
     import torch
     from mmengine.structures import BaseDataElement
 
-    from mmexport.config import load_config
     from mmexport.device import audit_model
     from mmexport.inputs.synthetic import picture
-    from mmexport.model import build_model
+    from mmexport.model.build import build_model
+    from mmexport.model.config import load_config
     name = f'{package}::{path.parent.name}/{path.name}'
     started = time.perf_counter()
     try:

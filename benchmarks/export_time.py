@@ -59,8 +59,8 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     import torch
 
     from mmexport import Exporter
-    from mmexport.checking.timing import CALLS, ENOUGH
-    from mmexport.config import load_config
+    from mmexport.checker.timing import CALLS, ENOUGH
+    from mmexport.model.config import load_config
 
     class Watched(Exporter):
         """Times a plain pass of the network right after the one that the device audit watches."""

@@ -119,10 +119,10 @@ def measure(name: str, formats: list[str], args: argparse.Namespace) -> dict[str
     import torch
 
     from mmexport.adapters import build_adapter
-    from mmexport.checking.files import load
-    from mmexport.config import load_config
+    from mmexport.checker.files import load
     from mmexport.inputs.synthetic import picture
-    from mmexport.model import load_model
+    from mmexport.model.build import load_model
+    from mmexport.model.config import load_config
     device = torch.device(args.device)
     cfg = load_config(CONFIGS / f'{name}.py')
     model, _ = load_model(cfg, str(args.work_dir / f'{name}.pth'), device)

@@ -66,16 +66,16 @@ def parse() -> argparse.Namespace:
 def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[str, Any]:
     from mmexport.adapters import build_adapter
     from mmexport.backends import build_backend
-    from mmexport.config import export_section
-    from mmexport.device.outside import stop_gradients
-    from mmexport.expected import expect, second_look, with_patched
+    from mmexport.device.unregistered_tensors import stop_gradients
     from mmexport.inputs.shapes import plan_shapes, traced_shape
     from mmexport.inputs.size_rules import SizeRules
     from mmexport.inputs.synthetic import scenes
-    from mmexport.memory import Memory
+    from mmexport.model.config import export_section
     from mmexport.patching import patched
-    from mmexport.progress import Progress
-    from mmexport.verify import verify
+    from mmexport.utils.progress import Progress
+    from mmexport.verification.expected import expect, second_look, with_patched
+    from mmexport.verification.memory import Memory
+    from mmexport.verification.verify import verify
     cfg, model = seeded(name, args.tiny)
     stop_gradients(model)
     adapter = build_adapter(model, outputs='raw')
@@ -121,9 +121,9 @@ def other_devices(device: torch.device) -> list[torch.device]:
 
 
 def seeded(name: str, tiny: bool) -> tuple[Any, nn.Module]:
-    from mmexport.config import export_section, load_config
     from mmexport.inputs.shapes import traced_shape
-    from mmexport.model import build_model
+    from mmexport.model.build import build_model
+    from mmexport.model.config import export_section, load_config
     from mmexport.seeding import seed_model
     if tiny:
         sys.path.insert(0, str(ROOT))

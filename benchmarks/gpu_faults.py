@@ -39,10 +39,10 @@ def rows(device: torch.device, places: Sequence[str] = ()) -> list[dict[str, Any
 def project(code: str) -> Iterator[tuple[Any, Tensor, Path]]:
     """A user's project with `code` as its module: the adapter of its model, an input, and its folder."""
     from mmexport.adapters import build_adapter
-    from mmexport.config import load_config
-    from mmexport.device.outside import stop_gradients
+    from mmexport.device.unregistered_tensors import stop_gradients
     from mmexport.inputs.synthetic import picture
-    from mmexport.model import build_model
+    from mmexport.model.build import build_model
+    from mmexport.model.config import load_config
     from tests.device.planted import CONFIG
     with tempfile.TemporaryDirectory() as folder:
         name = f'own_{Path(folder).name}'.replace('-', '_')

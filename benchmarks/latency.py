@@ -48,10 +48,10 @@ def measure(name: str, size: tuple[int, int], rounds: int) -> dict[str, Any]:
 
     from mmexport.adapters import build_adapter
     from mmexport.backends import build_backend
-    from mmexport.config import load_config
-    from mmexport.device.outside import stop_gradients
+    from mmexport.device.unregistered_tensors import stop_gradients
     from mmexport.inputs.synthetic import picture
-    from mmexport.model import build_model
+    from mmexport.model.build import build_model
+    from mmexport.model.config import load_config
     from mmexport.patching import patched
     model = build_model(load_config(CONFIGS / f'{name}.py'))
     stop_gradients(model)

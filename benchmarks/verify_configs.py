@@ -61,8 +61,8 @@ def verify(name: str, args: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def native(config: Path) -> tuple[int, int]:
-    from mmexport.config import export_section, load_config
     from mmexport.inputs.shapes import traced_shape
+    from mmexport.model.config import export_section, load_config
     cfg = load_config(config)
     return traced_shape(cfg, export_section(cfg))[2:]
 

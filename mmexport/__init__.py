@@ -7,11 +7,11 @@ __version__ = '0.1.0'
 __all__ = ['Exporter', 'Report', 'patched', '__version__']
 
 if TYPE_CHECKING:
-    from .exporter import Exporter
+    from .export.exporter import Exporter
     from .patching import patched
     from .report import Report
 
-_HOMES = {'Exporter': 'exporter', 'patched': 'patching', 'Report': 'report'}
+_HOMES = {'Exporter': 'export.exporter', 'patched': 'patching', 'Report': 'report'}
 
 
 def __getattr__(name: str) -> Any:

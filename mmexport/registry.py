@@ -9,4 +9,4 @@ from mmengine.registry import Registry
 BACKENDS = Registry('backend', scope='mmexport', locations=['mmexport.backends'])
 PATCHES = Registry('patch', scope='mmexport', locations=['mmexport.patches'])
 ADAPTERS = Registry('adapter', scope='mmexport', locations=['mmexport.adapters'])
-HOOKS = Registry('hook', parent=MMENGINE_HOOKS, scope='mmexport', locations=['mmexport.hook'])
+HOOKS = Registry('hook', parent=MMENGINE_HOOKS, scope='mmexport', locations=['mmexport.export.hook'])

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mmexport.answering import answering
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
+from mmexport.utils.override import answering
 
 
 @PATCHES.register_module()

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mmexport.patching import Patch
-from mmexport.randomness import SEED
 from mmexport.registry import PATCHES
+from mmexport.utils.randomness import SEED
 
 # For 64 pictures, with the 512 channels and 64 bases that upstream has by default.
 PICTURES = 64

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mmexport.exporter import Exporter
+from mmexport.export.exporter import Exporter
 from tests.tiny import NAMES, SHAPE, seeded, tiny
 
 # How many classes must be decided somewhere: three quarters of what was measured; sliding models answer logits, which decide nothing.

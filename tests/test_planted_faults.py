@@ -15,13 +15,13 @@ from torch.nn import functional as F
 
 from mmexport.adapters import Adapter
 from mmexport.artifact import Artifact
-from mmexport.backends.torchscript import TorchScript
-from mmexport.checking.main import check, main, verdict
-from mmexport.cli import exit_code
-from mmexport.exporter import Exporter
-from mmexport.memory import Memory
+from mmexport.backends.torchscript.backend import TorchScript
+from mmexport.checker.main import check, main, verdict
+from mmexport.cli.export import exit_code
+from mmexport.export.exporter import Exporter
 from mmexport.registry import BACKENDS
-from mmexport.report import Report
+from mmexport.report.facts import Report
+from mmexport.verification.memory import Memory
 from tests.tiny import SHAPE, seeded, tiny
 
 Outputs = tuple[Tensor, ...]
@@ -148,7 +148,7 @@ def test_wrong_deformable_attention_is_caught_and_placed(change: Any, words: str
 
 
 def test_unseeded_weights_are_vacuous_not_a_pass(tmp_path: Path) -> None:
-    from mmexport.model import build_model
+    from mmexport.model.build import build_model
     cfg = tiny('fcn', outputs='raw')
     model = build_model(cfg)
     for parameter in model.decode_head.parameters():
@@ -167,7 +167,7 @@ def test_a_failed_artifact_never_replaces_a_good_one(tmp_path: Path) -> None:
 
 
 def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from mmexport.model import build_model
+    from mmexport.model.build import build_model
     from mmexport.seeding import seed_model
     assert export(tmp_path / 'one').passed
     other = build_model(tiny('mask2former_r50'))
@@ -188,8 +188,9 @@ def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: 
 
 
 def test_a_file_that_disagrees_with_test_step_is_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mmexport.pipeline import PipelineCheck
-    monkeypatch.setattr('mmexport.reference.check_sample', lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
+    from mmexport.verification.test_step import PipelineCheck
+    monkeypatch.setattr('mmexport.verification.reference.check_sample',
+                        lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
     report = Exporter(tiny('segformer_b0'), model=seeded('segformer_b0'), work_dir=tmp_path).run()
     assert_caught(report, 'test_step on traced: half of it', tmp_path)
 
@@ -204,7 +205,7 @@ def test_a_failing_run_is_what_the_report_of_the_folder_says(tmp_path: Path) -> 
 
 
 def test_one_memory_for_two_models_does_not_mix_them(tmp_path: Path) -> None:
-    from mmexport.model import build_model
+    from mmexport.model.build import build_model
     from mmexport.seeding import seed_model
     memory = Memory()
     other = build_model(tiny('fcn'))

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from benchmarks.train_small import CONFIGS, miou, predicted
-from mmexport.cli import export
-from mmexport.config import load_config
+from mmexport.cli.export import export
 from mmexport.inputs.real_image import PACKAGED
 from mmexport.inputs.windows import joined, windows_of
-from mmexport.model import load_model
+from mmexport.model.build import load_model
+from mmexport.model.config import load_config
 from tools.export import parse
 
 SCORES = json.loads((CONFIGS / 'scores.json').read_text())
@@ -85,7 +85,7 @@ def test_a_model_of_rare_objects_gets_inputs_on_which_it_finds_some() -> None:
 def test_one_channel_of_input_is_exported(tmp_path: Path) -> None:
     """Grey pictures, and four channels without a mean."""
     from mmexport import Exporter
-    from mmexport.model import build_model
+    from mmexport.model.build import build_model
     for channels, mean in ((1, [110.0]), (4, None)):
         cfg = load_config(CONFIGS / 'cracks_sigmoid.py')
         cfg.model.backbone.in_channels = channels

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from mmexport import Exporter
-from mmexport.checking.admission import why_refused
+from mmexport.checker.admission import why_refused
 from mmexport.errors import ConfigError
-from mmexport.report import Report
+from mmexport.report.facts import Report
 from tests.user_code import config
 
 

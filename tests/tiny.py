@@ -8,8 +8,8 @@ from typing import Any
 from mmengine.config import Config
 from torch import nn
 
-from mmexport.config import load_config
-from mmexport.model import build_model
+from mmexport.model.build import build_model
+from mmexport.model.config import load_config
 from mmexport.seeding import seed_model
 
 CONFIGS = Path(__file__).parent.parent / 'configs'

@@ -12,7 +12,7 @@ from mmengine.registry import DefaultScope
 from torch import Tensor
 
 from mmexport.compat import provide_mmcv_ext
-from mmexport.config import load_config
+from mmexport.model.config import load_config
 
 provide_mmcv_ext()
 from mmseg.models import EncoderDecoder  # noqa: E402

@@ -23,8 +23,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    from mmexport.cli import guarded
-    from mmexport.device.command import audit
+    from mmexport.cli.audit import audit
+    from mmexport.cli.export import guarded
     return guarded(lambda: audit(args), args.debug)
 
 

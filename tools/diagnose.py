@@ -25,8 +25,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    from mmexport.cli import guarded
-    from mmexport.diagnosis.command import diagnose
+    from mmexport.cli.diagnose import diagnose
+    from mmexport.cli.export import guarded
     return guarded(lambda: diagnose(args), args.debug)
 
 

@@ -40,7 +40,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    from mmexport.cli import export, guarded
+    from mmexport.cli.export import export, guarded
     return guarded(lambda: export(args), args.debug)
 
 

@@ -18,7 +18,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    from mmexport.cli import guarded, make_checkpoint
+    from mmexport.cli.export import guarded, make_checkpoint
     return guarded(lambda: make_checkpoint(args), args.debug)
 
 

@@ -24,8 +24,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    from mmexport.cli import guarded
-    from mmexport.libtorch import pytorch2libtorch
+    from mmexport.cli.export import guarded
+    from mmexport.cli.pytorch2libtorch import pytorch2libtorch
     return guarded(lambda: pytorch2libtorch(args), args.debug)
 
 

@@ -30,8 +30,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    from mmexport.cli import guarded
-    from mmexport.sweep.command import run
+    from mmexport.cli.export import guarded
+    from mmexport.cli.sweep import run
     return guarded(lambda: run(args), args.debug)
 
 

@@ -14,8 +14,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from mmexport.checking.comparison import SLACK
-from mmexport.checking.samples import Sample, read_samples
+from mmexport.checker.comparison import SLACK
+from mmexport.checker.samples import Sample, read_samples
 
 # Labels and masks may differ where eager itself was unsure; a program without the evidence for that allows one in a thousand.
 LABELS = 1e-3

@@ -23,7 +23,7 @@ UNSUPPORTED = frozenset({'DepthEstimator'})
 class OutputSpec:
     """Describe one output of a lowered file, as in its manifest.
 
-    `kind` tells the checker which rule applies (see `mmexport.checking.comparison`): ``queries`` and ``pixels`` are continuous, with
+    `kind` tells the checker which rule applies (see `mmexport.checker.comparison`): ``queries`` and ``pixels`` are continuous, with
     that as the unit in which jumps are counted; ``labels`` and ``panoptic`` are label maps; ``instance`` belongs to a row group.
     """
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking.continuous import competing_scale
+from ..checker.continuous import competing_scale
 
 # A segment this close to a threshold of the config may be kept or dropped by rounding alone.
 THRESHOLD_EDGE = 1e-3

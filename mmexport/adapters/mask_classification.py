@@ -166,7 +166,7 @@ class MaskClassification(Adapter):
 
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
         """Return the pixels that change without the padding: whether a segment is kept depends on areas."""
-        from ..checking.labels import renamed_after
+        from ..checker.labels import renamed_after
         from .evidence import panoptic_evidence
         if not self.panoptic_on:
             return None

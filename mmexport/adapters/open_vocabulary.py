@@ -4,8 +4,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..answering import answering
 from ..registry import ADAPTERS
+from ..utils.override import answering
 from .segmentation import image_metas
 from .semantic_masks import SemanticMasks
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..answering import answering
+from ..utils.override import answering
 from .evidence import LOGIT_TOLERANCE
 
 Choice = tuple[Tensor, int, float]

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..answering import answering
-from ..checking.continuous import competing_scale
+from ..checker.continuous import competing_scale
 from ..registry import ADAPTERS
+from ..utils.override import answering
 from .base import Adapter, OutputSpec
 from .objectives import Objective, block_target, labels_decided, semantic_objective, two_sided
 from .points import mixed_from, points_at_the_edge, recorded_points

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..artifact import Artifact
-from ..checking.files import load
+from ..checker.files import load
 from ..errors import ConfigError, SetupError
 from ..registry import BACKENDS
 
@@ -67,7 +67,7 @@ class Backend:
         raise NotImplementedError
 
     def load(self, artifact: Artifact, device: str | torch.device) -> Run:
-        """Load the file with the checker's runner, ``mmexport/checking/runners/<name>.py``, without rules on its input."""
+        """Load the file with the checker's runner, ``mmexport/checker/runners/<name>.py``, without rules on its input."""
         return load(artifact.folder, {'backend': self.name, 'file': artifact.file.name}, torch.device(device))
 
     def unavailable(self) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from ..checking.samples import Sample
+from ..checker.samples import Sample
 from ..inputs.synthetic import PLAIN
 from .candidates import Shape, area
 from .findings import Branches, judge_branches

@@ -10,11 +10,11 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from .finding import Audit
-from .mode import VirtualDevices
-from .outside import outside_tensors
+from .findings import Audit
 from .placement import elsewhere, left_behind
 from .tags import Tag, Tags
+from .unregistered_tensors import outside_tensors
+from .virtual_devices import VirtualDevices
 
 
 def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.device = 'cuda', inputs: tuple[Tensor, ...] = (),

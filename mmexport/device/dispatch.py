@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .finding import Finding, Place
+from .findings import Finding, Place
 from .literals import Literal
 from .rules import COPIES, FACTORIES, METADATA_ONLY, in_place
 

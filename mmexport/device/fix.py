@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .finding import Audit, Finding, Place
-from .outside import outside_tensors
+from .findings import Audit, Finding, Place
 from .tags import Tags
+from .unregistered_tensors import outside_tensors
 
 # What moving tensors and naming devices can mend; two dtypes that meet are the author's to decide.
 OUTSIDE = frozenset({'attribute', 'container', 'global', 'parameter'})

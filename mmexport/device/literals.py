@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ..backends.graph import argument, device_of, is_device_literal, nodes, source_lines
-from .finding import Place
+from ..backends.torchscript.graph import argument, device_of, is_device_literal, nodes, source_lines
+from .findings import Place
 from .rules import FACTORIES
 
 # The index of a CPU device marks a literal, and has eight bits; one of them stands for "wherever the input is".

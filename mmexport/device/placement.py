@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from .finding import Finding, Place
-from .outside import assigned
+from .findings import Finding, Place
 from .tags import CPU, Tag
+from .unregistered_tensors import assigned
 
 
 def elsewhere(model: nn.Module) -> list[Finding]:

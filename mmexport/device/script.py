@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..errors import InputError, last_line
 from .dispatch import Dispatched
-from .finding import Audit, Finding
+from .findings import Audit, Finding
 from .literals import MARKS, follow_input, literals, mark
 
 

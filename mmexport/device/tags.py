@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .finding import Place
+from .findings import Place
 
 CPU = torch.device('cpu')
 # Code that is not the user's nor upstream's: torch itself and this package.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..answering import answering
+from ..utils.override import answering
 
 Hook = Callable[..., None]
 

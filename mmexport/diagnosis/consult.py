@@ -13,15 +13,15 @@ from torch import Tensor
 from ..adapters import Adapter
 from ..backends import Backend
 from ..backends.examples import AXIS, generic
-from ..backends.from_program import ProgramBackend
-from ..checking.comparison import Comparison
-from ..checking.main import AGAIN, EAGER
-from ..checking.reduced import FULL, REDUCED, STANDS_OUT
-from ..checking.samples import Sample
+from ..backends.exported.from_program import ProgramBackend
+from ..checker.comparison import Comparison
+from ..checker.main import AGAIN, EAGER
+from ..checker.reduced import FULL, REDUCED, STANDS_OUT
+from ..checker.samples import Sample
 from ..errors import LoweringError, first_line
-from ..expected import model_floors
-from ..progress import Progress
-from ..verify import Verification, patched_rows
+from ..utils.progress import Progress
+from ..verification.expected import model_floors
+from ..verification.verify import Verification, patched_rows
 from .finding import Diagnosis, finding
 from .inplace import who_writes_into
 from .lowering import why_not_lowered

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..backends import Backend
-from ..checking.comparison import SLACK, WORST
+from ..checker.comparison import SLACK, WORST
 from ..errors import first_line
 from .calls import Call, list_calls, record, tensors_of
 from .finding import Diagnosis, Say, class_lines, finding

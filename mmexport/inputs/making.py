@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..errors import ConfigError, InputError, MMExportError, eager_in_words, last_line
-from ..progress import Progress
+from ..utils.progress import Progress
 from .decisive import decisive_size
 from .real_image import PACKAGED, PHOTOGRAPH, Photograph, picture_files, pipeline_scale, read_photograph
 from .shapes import TRACED, Plan, Shape, plan_shapes, within_budget

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..adapters import Adapter, MaskClassification, build_adapter
-from ..checking.comparison import DEFAULT_TOLERANCE
-from ..checking.vacuous import little_change
+from ..checker.comparison import DEFAULT_TOLERANCE
+from ..checker.vacuous import little_change
 from ..errors import MMExportError
 from ..inputs.synthetic import picture
 from .calibrate import calibrate

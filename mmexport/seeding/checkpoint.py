@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..config import export_section
 from ..inputs.shapes import traced_shape
-from ..model import build_model
+from ..model.build import build_model
+from ..model.config import export_section
 from . import seed_model
 from .initial import unset_is_nan
 

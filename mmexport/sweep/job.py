@@ -21,9 +21,9 @@ from .plan import OUTPUTS, Job, path_of
 if TYPE_CHECKING:
     from mmengine.config import Config
 
-    from ..exporter import Exporter
-    from ..memory import Memory
-    from ..report import Report
+    from ..export.exporter import Exporter
+    from ..report.facts import Report
+    from ..verification.memory import Memory
 
 Result = dict[str, Any]
 
@@ -50,7 +50,7 @@ def run(job: Job, weights: Path) -> Iterator[list[dict[str, Any]]]:
     facts: dict[str, Any] = {}
     try:
         cfg, weights = _prepared(job, weights)
-        from ..memory import Memory
+        from ..verification.memory import Memory
         memory = Memory()
         for outputs in OUTPUTS:
             for backend, result in _exported(cfg, job, weights, outputs, memory, facts).items():
@@ -107,7 +107,7 @@ def _prepared(job: Job, weights: Path) -> tuple[Config, Path]:
 
 
 def _config(job: Job, shape: tuple[int, int] | None) -> Config:
-    from ..config import load_config
+    from ..model.config import load_config
     cfg = load_config(path_of(job.config))
     if job.images:
         cfg.merge_from_dict({'export.inputs.image': list(job.images)})
@@ -129,7 +129,7 @@ def _seeded(cfg: Config, weights: Path, size: tuple[int, int]) -> Path:
 def _exporter(cfg: Config, weights: Path, folder: str, outputs: str, backends: Sequence[str], memory: Memory, diagnose: bool) -> Exporter:
     import copy
 
-    from ..exporter import Exporter
+    from ..export.exporter import Exporter
     cfg = copy.deepcopy(cfg)
     cfg.merge_from_dict({'export.outputs': outputs, 'export.backends': list(backends)})
     return Exporter(cfg, str(weights), folder, samples=False, memory=memory, diagnose=diagnose)
@@ -162,7 +162,7 @@ def _facts(report: Report) -> dict[str, Any]:
 
 
 def _result(report: Report, backend: str) -> Result:
-    from ..checking.main import EAGER
+    from ..checker.main import EAGER
     if backend in report.failures:
         return dict(passed=False, reason=report.failures[backend])
     artifact, check = next((a, c) for a, c in zip(report.artifacts, report.checks, strict=True) if a.backend == backend)

@@ -114,7 +114,7 @@ def _by_size(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _backbone(path: Path) -> tuple[str, str]:
-    from ..config import load_config
+    from ..model.config import load_config
     try:
         backbone = load_config(path).model.get('backbone') or {}
     except MMExportError:
@@ -124,8 +124,8 @@ def _backbone(path: Path) -> tuple[str, str]:
 
 def _parameters(path: Path) -> float:
     """Return the number of parameters, without allocating them; infinity if the model cannot be built here."""
-    from ..config import load_config
-    from ..model import build_model
+    from ..model.build import build_model
+    from ..model.config import load_config
     try:
         with torch.device('meta'), _Ramps():
             return sum(parameter.numel() for parameter in build_model(load_config(path)).parameters())

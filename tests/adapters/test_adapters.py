@@ -8,10 +8,10 @@ import torch
 
 from mmexport.adapters import MaskClassification, Segmentation, SemanticMasks, build_adapter
 from mmexport.adapters.mask_classification import boxes_of
-from mmexport.checking.instances import compare_instances
+from mmexport.checker.instances import compare_instances
 from mmexport.errors import ConfigError, UnsupportedModelError
 from mmexport.inputs.synthetic import picture
-from mmexport.model import build_model
+from mmexport.model.build import build_model
 from mmexport.seeding import seed_model
 from tests.predicting import predicted
 from tests.tiny import NAMES, SHAPE, seeded, tiny

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from mmexport import Exporter
-from mmexport.config import export_section
 from mmexport.errors import InputError
 from mmexport.inputs.shapes import traced_shape
-from mmexport.model import build_model
+from mmexport.model.build import build_model
+from mmexport.model.config import export_section
 from mmexport.seeding import seed_model
 from tests.tiny import tiny
 

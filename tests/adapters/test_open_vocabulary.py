@@ -15,7 +15,7 @@ from mmexport.sweep.plan import path_of
 
 
 def small_san() -> Config:
-    from mmexport.config import load_config
+    from mmexport.model.config import load_config
     cfg = load_config(path_of('mmseg::san/san-vit-b16_voc12aug-640x640.py'))
     cfg.model.text_encoder.update(embed_dims=32, num_layers=1, num_heads=2, output_dims=32)
     cfg.model.image_encoder.update(embed_dims=48, num_heads=4)
@@ -47,7 +47,7 @@ def test_masks_and_words_are_exported_and_checked(checkpoint: Path, tmp_path: Pa
 
 
 def test_the_outputs_are_those_of_upstream(checkpoint: Path) -> None:
-    from mmexport.model import load_model
+    from mmexport.model.build import load_model
     model, _ = load_model(small_san(), str(checkpoint))
     adapter = build_adapter(model, outputs='raw')
     assert isinstance(adapter, OpenVocabulary)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from mmexport.adapters.guard import InputGuard
-from mmexport.backends import held_sizes, program
 from mmexport.backends.examples import generic, largest_checked
+from mmexport.backends.exported import held_sizes, program
 
 AXES = ('batch', 'height', 'width')
 

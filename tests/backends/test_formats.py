@@ -16,15 +16,15 @@ from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.artifact import Artifact
 from mmexport.backends import build_backend, installed_backends, named_backends
-from mmexport.backends.held_sizes import held
-from mmexport.backends.onnx_graph import nodes
-from mmexport.backends.program import exported_program
+from mmexport.backends.exported.held_sizes import held
+from mmexport.backends.exported.program import exported_program
+from mmexport.backends.onnx.graph import nodes
 from mmexport.errors import LoweringError, SetupError
 from mmexport.inputs.synthetic import picture
 from mmexport.ops.deformable_attention import SAMPLINGS, sampled
 from mmexport.ops.lowerings import preferring
 from mmexport.patching import patched
-from mmexport.report import Report
+from mmexport.report.facts import Report
 from tests.tiny import SHAPE, seeded, tiny
 
 FORMATS = ['onnx', 'torch_export', 'openvino']
@@ -202,7 +202,7 @@ def test_a_format_that_cannot_hold_the_model_does_not_cost_the_others(tmp_path: 
 
 
 def test_what_is_not_installed_is_said_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr('mmexport.backends.openvino.find_spec', lambda name: None)
+    monkeypatch.setattr('mmexport.backends.openvino.backend.find_spec', lambda name: None)
     with pytest.raises(SetupError, match='pip install openvino'):
         build_backend('openvino')
     assert 'openvino' not in installed_backends()

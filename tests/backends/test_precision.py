@@ -11,9 +11,9 @@ from torch import Tensor
 
 from mmexport import Exporter
 from mmexport.backends import build_backend
-from mmexport.backends.canaries import AttentionCanary
-from mmexport.backends.onnx import ONNX
-from mmexport.checking.compare import compare
+from mmexport.backends.exported.canaries import AttentionCanary
+from mmexport.backends.onnx.backend import ONNX
+from mmexport.checker.compare import compare
 from mmexport.errors import ConfigError
 from mmexport.ops.lowerings import preferring
 from tests.tiny import seeded, tiny
@@ -49,7 +49,7 @@ def test_places_are_sampled_in_float32() -> None:
     import onnx
     import onnxruntime
 
-    from mmexport.backends.onnx_half import halved
+    from mmexport.backends.onnx.half import halved
     canary = AttentionCanary()
     with torch.no_grad(), preferring(deformable_attention='grid'):
         program = torch.export.export(canary, (torch.zeros(2, 3, 16, 16),), strict=False)

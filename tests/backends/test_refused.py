@@ -9,19 +9,19 @@ import torch
 from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.backends import build_backend
-from mmexport.backends.onnx_convert import converted
-from mmexport.backends.openvino import OpenVINO
+from mmexport.backends.onnx.convert import converted
+from mmexport.backends.openvino.backend import OpenVINO
 from mmexport.errors import LoweringError
 from mmexport.inputs.synthetic import picture
 from mmexport.patching import patched
-from mmexport.pipeline import PipelineCheck
+from mmexport.verification.test_step import PipelineCheck
 from tests.tiny import SHAPE, seeded, tiny
 
 AXES = ('batch', 'height', 'width')
 
 
 def test_a_file_that_nobody_can_read_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, photograph_file: Path) -> None:
-    from mmexport.backends.onnx import ONNX
+    from mmexport.backends.onnx.backend import ONNX
     monkeypatch.setattr(ONNX, '_save', lambda self, proto, path, manifest: path.write_bytes(b'no graph'))
     cfg = tiny('fcn', backends=['onnx', 'torchscript'], outputs='final', inputs=dict(image=str(photograph_file)))
     found = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
@@ -33,7 +33,8 @@ def test_a_file_that_nobody_can_read_costs_no_other(tmp_path: Path, monkeypatch:
 
 def test_where_test_step_disagrees_no_format_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The adapter is then wrong, and every file agrees with the adapter."""
-    monkeypatch.setattr('mmexport.reference.check_sample', lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
+    monkeypatch.setattr('mmexport.verification.reference.check_sample',
+                        lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
     cfg = tiny('fcn', backends=['onnx', 'torchscript'], outputs='final')
     found = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
     assert 'test_step on traced: half of it' in found.reasons
@@ -54,7 +55,8 @@ def test_outputs_go_by_the_names_of_the_manifest(tmp_path: Path, monkeypatch: py
 
 def test_a_file_that_takes_its_process_with_it_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not to look for the module either, which would cost the user the report."""
-    monkeypatch.setattr('mmexport.fresh.FreshProcess.run', lambda self, arguments: (-11, 'Fatal Python error: Segmentation fault'))
+    monkeypatch.setattr('mmexport.verification.checker_process.FreshProcess.run',
+                        lambda self, arguments: (-11, 'Fatal Python error: Segmentation fault'))
     monkeypatch.setattr('mmexport.backends.base.load', lambda *args: pytest.fail('it was loaded'))
     found = Exporter(tiny('fcn', backends=['onnx'], outputs='raw'), work_dir=tmp_path, model=seeded('fcn')).run()
     assert found.passed is False
@@ -64,7 +66,7 @@ def test_a_file_that_takes_its_process_with_it_is_not_loaded_again(tmp_path: Pat
 
 
 def test_a_converter_that_breaks_in_its_own_way_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mmexport.backends.torchscript import TorchScript
+    from mmexport.backends.torchscript.backend import TorchScript
 
     def broken(*args: object) -> None:
         raise IndexError('out of range in the converter')
@@ -95,7 +97,7 @@ def test_an_operator_that_is_no_standard_one_is_refused(tmp_path: Path, monkeypa
 def test_another_opset_than_was_asked_for_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exporter leaves a graph at 18 that it cannot convert, and warns in its log alone."""
     adapter = build_adapter(seeded('fcn'), outputs='raw')
-    monkeypatch.setattr('mmexport.backends.onnx.converted', lambda program, opset, names: converted(program, 18, names))
+    monkeypatch.setattr('mmexport.backends.onnx.backend.converted', lambda program, opset, names: converted(program, 18, names))
     backend, manifest = build_backend(dict(type='ONNX', opset=16)), dict(inputs=[dict(dynamic=list(AXES))])
     with patched('auto'), pytest.raises(LoweringError, match='opset 16 was asked for and the exporter wrote 18'):
         backend.lower(adapter, torch.zeros(SHAPE), tmp_path, manifest)

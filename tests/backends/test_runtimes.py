@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 from mmexport import Exporter
-from mmexport.backends.aotinductor import AOTInductor
-from mmexport.backends.openvino import OpenVINO
-from mmexport.backends.program import exported_program, silenced
-from mmexport.backends.trtexec import trtexec_line
-from mmexport.checking import quiet
+from mmexport.backends.aotinductor.backend import AOTInductor
+from mmexport.backends.exported.program import exported_program, silenced
+from mmexport.backends.openvino.backend import OpenVINO
+from mmexport.backends.tensorrt.trtexec import trtexec_line
+from mmexport.checker import quiet
 from mmexport.patching import patched
 from tests.tiny import seeded, tiny
 

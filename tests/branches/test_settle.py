@@ -12,7 +12,7 @@ from torch import Tensor
 import mmexport
 from mmexport.branches import Branches, BranchLog, Run, Settled, Unclear, recorded, settle
 from mmexport.branches.search import Shape
-from mmexport.checking.samples import Sample
+from mmexport.checker.samples import Sample
 
 # A call of the model by mmexport, at which the recorder ends the chain of callers that tells a branch from the same one in another module.
 CALLED = compile('model(image)', str(Path(mmexport.__file__).parent / 'called.py'), 'eval')

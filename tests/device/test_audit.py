@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from mmexport import Exporter
 from mmexport.adapters import build_adapter
-from mmexport.config import load_config
 from mmexport.device import Audit, audit_model, mended
+from mmexport.device.preflight import audit_adapter, stop_where_it_would_fail
 from mmexport.errors import DeviceError
 from mmexport.inputs.synthetic import picture
-from mmexport.model import build_model
-from mmexport.screening import audit_adapter, stop_where_it_would_fail
+from mmexport.model.build import build_model
+from mmexport.model.config import load_config
 from tests.device.planted import CLEAN, CONFIG, FAULTS, PLACES, clean_source, marked_line, source
 from tests.tiny import NAMES, SHAPE, seeded, tiny
 

@@ -17,14 +17,14 @@ from mmexport import Exporter
 from mmexport.adapters import Adapter
 from mmexport.artifact import Artifact
 from mmexport.backends import Backend
-from mmexport.backends.onnx import ONNX
-from mmexport.backends.openvino import OpenVINO
-from mmexport.backends.torchscript import TorchScript
-from mmexport.config import load_config
+from mmexport.backends.onnx.backend import ONNX
+from mmexport.backends.openvino.backend import OpenVINO
+from mmexport.backends.torchscript.backend import TorchScript
 from mmexport.diagnosis import Diagnosis
 from mmexport.diagnosis.repro import _read, same_error
 from mmexport.errors import LoweringError
-from mmexport.model import build_model
+from mmexport.model.build import build_model
+from mmexport.model.config import load_config
 from mmexport.patching import Patch
 from mmexport.registry import BACKENDS, PATCHES
 from tests.diagnosis.planted import CONFIG, FAULTS, Fault

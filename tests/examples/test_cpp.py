@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mmexport.exporter import Exporter
+from mmexport.export.exporter import Exporter
 from tests.tiny import seeded, tiny
 from tests.tools.test_tools import ENV, ROOT
 

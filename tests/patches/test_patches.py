@@ -50,7 +50,7 @@ def test_adaptive_padding_equals_upstream(package: str, padding: str, kernel: in
 def test_random_bases_are_those_of_eager_from_the_seed(channels: int, bases: int) -> None:
     from mmseg.models.decode_heads.ham_head import NMF2D
 
-    from mmexport.randomness import drawn_alike
+    from mmexport.utils.randomness import drawn_alike
     layer = NMF2D(dict(MD_R=bases)).eval()
     before = torch.random.get_rng_state()
     for batch in (1, 3):
@@ -76,7 +76,7 @@ def test_more_bases_than_are_drawn_are_refused() -> None:
 
 
 def test_a_draw_leaves_the_random_numbers_of_others_alone() -> None:
-    from mmexport.randomness import drawn_alike
+    from mmexport.utils.randomness import drawn_alike
     torch.manual_seed(7)
     wanted = torch.rand(3)
     torch.manual_seed(7)
@@ -200,7 +200,7 @@ def test_point_head_equals_upstream() -> None:
 def test_mask_heads_equal_upstream_at_batch_three(name: str) -> None:
     from mmexport.adapters import build_adapter
     from mmexport.inputs.synthetic import picture
-    from mmexport.model import build_model
+    from mmexport.model.build import build_model
     from mmexport.seeding import seed_model
     from tests.tiny import tiny
     model = build_model(tiny(name))

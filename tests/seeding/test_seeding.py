@@ -7,9 +7,9 @@ from mmexport.patches.multi_scale_deformable_attention import MultiScaleDeformab
 from torch import nn
 
 from mmexport.adapters import build_adapter
-from mmexport.checking.vacuous import little_change
+from mmexport.checker.vacuous import little_change
 from mmexport.inputs.synthetic import photograph, picture
-from mmexport.model import build_model
+from mmexport.model.build import build_model
 from mmexport.patching import patched
 from mmexport.seeding import SCENES, SEGMENTS, seed_model
 from mmexport.seeding.calibrate import calibrate

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mmexport.sweep import command
+from mmexport.cli import sweep as command
 from mmexport.sweep.store import Store
 from tests.sweep import jobs as quick
 

@@ -85,7 +85,7 @@ def test_a_failed_row_comes_with_its_diagnosis_and_repro(tmp_path: Path, monkeyp
 
 
 def seeded_at(job: Job, weights: Path) -> None:
-    from mmexport.config import load_config
+    from mmexport.model.config import load_config
     from mmexport.seeding.checkpoint import write_checkpoint
     from mmexport.sweep.plan import path_of
     cfg = load_config(path_of(job.config))
@@ -193,7 +193,7 @@ def test_the_exit_code_is_of_what_was_asked_for(made: str, code: int, tmp_path: 
                 store.keep(job.row('torchscript', passed=made != 'one fails' or number > 0, reason='planted'))
         return len(todo)
 
-    monkeypatch.setattr('mmexport.sweep.command.sweep', swept)
+    monkeypatch.setattr('mmexport.cli.sweep.sweep', swept)
     other = Store(tmp_path / 'done.sqlite', dict(commit='another'))
     other.keep(Job('mmseg::a/b.py', ('onnx',)).row('onnx', passed=False, reason='of another commit'))
     other.close()

@@ -1,0 +1,84 @@
+"""Rewrite operators so that Inductor generates fast CPU code for them.
+
+It writes each of these as a gather and computes, for every element that it reads, where that lies. Sizes are open, so that is a division
+of integers for each, and none of it vectorizes; and what comes before the operator (a norm, a ReLU) is computed anew at every read. Here
+a resize is two products with matrices of weights, as a pooling is in `mmexport.ops.adaptive_pooling`; the others are slices put together.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..exported.decomposing import decomposed_by_node
+from ..exported.layout_guards import drop_layout_guards, questions_of_the_model
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+aten = torch.ops.aten
+
+
+def in_fast_forms(program: ExportedProgram) -> ExportedProgram:
+    """Return the program with `FORMS` instead of their operators; unchanged if it has none of them."""
+    if not any(node.target in FORMS for node in program.graph.nodes):
+        return program
+    with questions_of_the_model() as asked:
+        written = decomposed_by_node(program).run_decompositions(FORMS)
+    drop_layout_guards(written, asked)
+    return written
+
+
+def rolled(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
+    """Compute ``torch.roll``; without `dims`, of the flattened tensor."""
+    if not dims:
+        return rolled(x.flatten(), shifts, (0,)).view(x.shape)
+    for shift, axis in zip(shifts, dims, strict=True):
+        x = torch.cat((aten.slice.Tensor(x, axis, -shift), aten.slice.Tensor(x, axis, 0, -shift)), axis) if shift else x
+    return x
+
+
+def unfolded(x: Tensor, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]) -> Tensor:
+    """Compute ``F.unfold``: (N, C, H, W) -> (N, C * kernel height * kernel width, positions)."""
+    if any(padding):
+        x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
+    counts = [(x.shape[2 + axis] - dilation[axis] * (kernel_size[axis] - 1) - 1) // stride[axis] + 1 for axis in (0, 1)]
+    ends = [(count - 1) * step + 1 for count, step in zip(counts, stride, strict=True)]
+    parts = [x[:, :, top:top + ends[0]:stride[0], left:left + ends[1]:stride[1]]
+             for top in range(0, kernel_size[0] * dilation[0], dilation[0]) for left in range(0, kernel_size[1] * dilation[1], dilation[1])]
+    return torch.stack(parts, 2).reshape(x.shape[0], x.shape[1] * len(parts), counts[0] * counts[1])
+
+
+def resized(x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, scale_factors: Sequence[float] | None) -> Tensor:
+    """Compute ``F.interpolate(..., mode='bilinear')``: (N, C, H, W) -> (N, C, h, w)."""
+    factors: Sequence[float | None] = scale_factors or (None, None)
+    sizes = output_size or [torch.sym_int(side * factor) for side, factor in zip(x.shape[2:], scale_factors or (), strict=True)]
+    down, across = (weights(side, size, align_corners, factor, x) for side, size, factor in zip(x.shape[2:], sizes, factors, strict=True))
+    return torch.matmul(down, torch.matmul(x, across.transpose(0, 1)))
+
+
+def weights(side: Any, size: Any, align_corners: bool, factor: float | None, like: Tensor) -> Tensor:
+    """Return the weights (size, side): row i has those of the `side` elements in element i of the result.
+
+    Source: aten/src/ATen/native/UpSample.h, ``area_pixel_compute_source_index``.
+    """
+    # Places and shares in no fewer bits than float32, whatever the picture is in.
+    real = torch.promote_types(like.dtype, torch.float32)
+    place = torch.arange(size, device=like.device, dtype=real)
+    one = torch.ones((), device=like.device, dtype=real)
+    if align_corners:
+        # A single element takes the first one.
+        at = place * ((one * side - 1) / (one * size - 1).clamp(min=1))
+    else:
+        at = ((place + 0.5) * (1 / factor if factor else one * side / (one * size)) - 0.5).clamp(min=0)
+    low = at.floor()
+    high = (low + 1).clamp(max=one * (side - 1))
+    of = torch.arange(side, device=like.device, dtype=real)
+    share = (at - low)[:, None]
+    return ((of == low[:, None]) * (1 - share) + (of == high[:, None]) * share).to(like.dtype)
+
+
+FORMS = {aten.roll.default: rolled, aten.im2col.default: unfolded, aten.upsample_bilinear2d.vec: resized}

@@ -1,0 +1,1 @@
+"""Make exported programs: what all formats that start from torch.export share."""

@@ -1,0 +1,155 @@
+"""Share code among the formats that start from an exported program."""
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ...adapters import Adapter
+from ...artifact import Artifact
+from ...compat.packages import installed_version
+from ...errors import LoweringError, causes, last_line
+from ..base import Backend, Run, name_of
+from .canary import SAMPLINGS, right_form
+from .cutting import cut_program, raw_folder, raw_manifest, with_raw
+from .held_sizes import conditions_of, held, narrowed
+from .program import exported_program, part_program, silenced, unavailable, warned
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+class ProgramBackend(Backend):
+    """Convert an exported program, by a format's `convert` and `write`.
+
+    `forms` is what to prefer of the ops that have several, see `mmexport.ops.lowerings`.
+    """
+
+    file: ClassVar[str]
+    # Whether `cut` can take outputs off what `convert` made. Else the program is cut and converted, and raw outputs are compared of the
+    # program: machine code cannot be cut.
+    cuts: ClassVar[bool] = False
+    forms: ClassVar[dict[str, str]] = {}
+
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
+        """Convert `program` with the format's own library; `folder` takes temporary files. It may raise anything."""
+        raise NotImplementedError
+
+    def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+        """Write `file` from what `convert` made, and return the manifest with this format's facts; `names` are of the outputs."""
+        raise NotImplementedError
+
+    def copied(self, made: Any) -> Any:
+        """Return a copy of what `convert` made, if `write` or `cut` changes it."""
+        return made
+
+    def cut(self, made: Any, count: int) -> Any:
+        """Return what `convert` made, with its first `count` outputs."""
+        raise NotImplementedError
+
+    def unavailable(self) -> str | None:
+        return unavailable()
+
+    def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
+        forms, tried = {}, {}
+        for sampling in SAMPLINGS:
+            if sampling.op in self.forms and sampling.occurs_in(adapter):
+                forms[sampling.op], tried[sampling.op] = right_form(self, example.device, sampling)
+        facts = dict(sampling=forms, canary=tried) if forms else {}
+        return self.sampling(forms).lower_as_it_is(adapter, example, folder, manifest, **facts)
+
+    def sampling(self, forms: Mapping[str, str]) -> ProgramBackend:
+        """Return this backend with other forms of the sampling ops, by op."""
+        other = copy.copy(self)
+        other.forms = {**self.forms, **forms}  # type: ignore[misc]
+        return other
+
+    def exact(self) -> ProgramBackend:
+        """Return this backend in full precision and without simplification, for canaries."""
+        other = copy.copy(self)
+        for option, plain in (('precision', 'fp32'), ('simplify', False)):
+            if hasattr(other, option):
+                setattr(other, option, plain)
+        return other
+
+    def pedigree(self) -> str:
+        """Return the cache key of canary results: the backend with its options and package versions."""
+        options = ' '.join(f'{name}={value}' for name, value in sorted(vars(self.exact()).items()) if name != 'forms')
+        return ' '.join(filter(None, (self.name, options, *(f'{name} {installed_version(name)}' for name in self.packages))))
+
+    def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
+        """Lower with the present `forms`; `facts` go into the manifest too."""
+        dynamic = manifest['inputs'][0]['dynamic']
+        with with_raw(adapter) as raw:
+            program = exported_program(adapter, example, dynamic, **self.forms)
+        ranges = held(program, example, dynamic)
+        signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges, tracer_warnings=warned(program),
+                                            **facts))
+        signed['inputs'] = [narrowed(spec, ranges, conditions_of(program)) for spec in manifest['inputs']]
+        names = [spec.name for spec in adapter.specs]
+        folder.mkdir(parents=True, exist_ok=True)
+        if not raw:
+            return self._written(self._converted(adapter, program, folder, names), folder, names, signed, adapter)
+        both, apart = [*names, *(str(spec['name']) for spec in raw)], raw_folder(folder)
+        apart.mkdir(parents=True, exist_ok=True)
+        if not self.cuts:
+            from ..torch_export.backend import TorchExport
+            TorchExport()._written(program, apart, both, {**raw_manifest(manifest, raw), 'backend': TorchExport.name,
+                                                          TorchExport.name: {}}, adapter)
+            made = self._converted(adapter, cut_program(program, len(names)), folder, names)
+            return self._written(made, folder, names, signed, adapter)
+        made = self._converted(adapter, program, folder, both)
+        self._written(self.copied(made), apart, both, raw_manifest(signed, raw), adapter)
+        return self._written(self.cut(made, len(names)), folder, names, signed, adapter)
+
+    def _written(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any], adapter: Adapter) -> Artifact:
+        try:
+            return self.finished(folder / self.file, self.write(made, folder, names, copy.deepcopy(manifest)))
+        except LoweringError:
+            raise
+        except Exception as exc:
+            raise LoweringError(f'{self.name} cannot write {name_of(adapter)}: {type(exc).__name__}: {last_line(exc)}') from exc
+
+    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
+        program = part_program(part, inputs, moving, **self.forms)
+        answers = len(program.graph_signature.user_outputs)
+        with TemporaryDirectory() as folder:
+            self._converted(part, program, Path(folder), [f'answer_{number}' for number in range(answers)])
+        return program.module()  # type: ignore[return-value]
+
+    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
+        return 'exported', exported_program(adapter, example, dynamic, **self.forms).module()  # type: ignore[return-value]
+
+    def _converted(self, module: nn.Module, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
+        try:
+            with torch.no_grad(), silenced():
+                return self.convert(program, folder, names)
+        except LoweringError:
+            raise
+        except Exception as exc:
+            # Converters wrap the reason in reports of many lines.
+            reason = causes(exc)[-1]
+            raise LoweringError(f'{self.name} cannot hold {name_of(module)}: {type(reason).__name__}: {last_line(reason)}',
+                                stack=stack_of(program, exc)) from exc
+
+
+def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:
+    """Return the Python stack of the node that a converter's error names, or of the first node of its operator."""
+    said = ' '.join(map(str, causes(exc)))
+    decomposed = set(re.findall(r"op='\w+\.(\w+)'", said))
+    for node in program.graph.nodes:
+        named = f'%{node.name} ' in said or (node.op == 'call_function' and (str(node.target) in said or _core(node.target) in decomposed))
+        if named and node.meta.get('stack_trace'):
+            return str(node.meta['stack_trace'])
+    return None
+
+
+def _core(target: Any) -> str:
+    """Shorten ``aten.special_bessel_j0.default`` to ``bessel_j0``, its name after decomposition."""
+    return str(target).split('.')[1].removeprefix('special_') if '.' in str(target) else str(target)

@@ -1,0 +1,108 @@
+"""Find out for which sizes an exported program holds, by its ranges and its checks."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from ...checker.conditions import check_known, refused
+from ...errors import LoweringError
+from ..examples import AXIS
+from .layout_guards import sizes_of
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+# What a program is asked to hold for; the manifest says it. The sides' lower end is what the deepest stride of the listed models needs.
+RANGES = {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
+
+# The checks on sizes of programs as they were made: a converter that decomposes a program adds checks of its own to the same record.
+_CHECKS: WeakKeyDictionary[ExportedProgram, set[Any]] = WeakKeyDictionary()
+
+
+def keep_checks(program: ExportedProgram) -> None:
+    """Remember the checks on sizes that `program` has now, as those that `conditions_of` returns."""
+    _CHECKS[program] = _checks(program)
+
+
+def _checks(program: ExportedProgram) -> set[Any]:
+    env = sizes_of(program)
+    return {check.expr for pending in env.deferred_runtime_asserts.values() for check in pending} if env else set()
+
+
+def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return the open axes and the sizes that they are open for, the example's own always among them."""
+    found = {}
+    for name in dynamic:
+        low, high = RANGES[name]
+        side = int(example.shape[AXIS[name]])
+        found[name] = min(low, side), max(high, side)
+    return found
+
+
+def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return the open axes and the sizes that `program` itself says it holds for: what the model's code decided narrows `ranges`."""
+    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
+    found = ranges(example, dynamic)
+    for name, (low, high) in found.items():
+        allowed = program.range_constraints.get(image.meta['val'].shape[AXIS[name]].node.expr)
+        if allowed is not None:
+            # torch.export notes 2 for every open axis, also where 1 is taken; that is checked with the file.
+            found[name] = max(low, int(allowed.lower)) if allowed.lower > 2 else low, min(high, int(allowed.upper))
+    return found
+
+
+def conditions_of(program: ExportedProgram) -> list[str]:
+    """Return the checks on sizes in `program` as text over the names of the axes, for formats and runners that would lose them.
+
+    torch leaves one out of the graph that its operators cannot express (``math.ceil(h / 2) > 100``); it is among these.
+
+    Raises:
+        LoweringError: a check is none that a runner could evaluate.
+    """
+    import sympy
+    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
+    names = {side.node.expr: sympy.Symbol(name, integer=True) for name, axis in AXIS.items()
+             if isinstance(side := image.meta['val'].shape[axis], torch.SymInt) and side.node.expr.is_Symbol}
+    expressions = _CHECKS[program] if program in _CHECKS else _checks(program)
+    # One on a size that depends on data is an affair of the graph.
+    found = sorted(str(expression.xreplace(names)) for expression in expressions if expression.free_symbols <= names.keys())
+    try:
+        check_known(found, dict(zip(AXIS, (2, 480, 544), strict=True)))
+    except ValueError as exc:
+        raise LoweringError(f'the model branches on its sizes by a function that a manifest cannot hold: {exc}') from exc
+    return found
+
+
+def is_fixed(side: Any, program: ExportedProgram) -> bool:
+    """Return whether `side`, of a tensor in `program`, is one number."""
+    if not isinstance(side, torch.SymInt):
+        return True
+    allowed = program.range_constraints.get(side.node.expr)
+    return allowed is not None and bool(allowed.lower == allowed.upper)
+
+
+def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], checked: Mapping[str, Sequence[int]],
+                   ) -> dict[str, int] | None:
+    """Return a corner of the `checked` ranges (by open axis) that `program` does not hold for; None where there is none."""
+    limits, conditions = held(program, example, dynamic), conditions_of(program)
+    fixed = {name: (int(example.shape[axis]),) for name, axis in AXIS.items()}
+    for corner in product(*(checked.get(name, only) if name in dynamic else only for name, only in fixed.items())):
+        sizes = dict(zip(AXIS, corner, strict=True))
+        try:
+            if any(not low <= sizes[name] <= high for name, (low, high) in limits.items()) or refused(conditions, sizes):
+                return sizes
+        except (ArithmeticError, ValueError):  # A condition that divides by a size is not met where that is zero.
+            return sizes
+    return None
+
+
+def narrowed(spec: dict[str, Any], held: dict[str, tuple[int, int]], conditions: list[str]) -> dict[str, Any]:
+    """Return the manifest's description of an input, where the program holds for fewer sizes than were tried."""
+    limits = {name: [max(low, held[name][0]), min(high, held[name][1])] if name in held else [low, high]
+              for name, (low, high) in spec.get('ranges', {}).items()}
+    return {**spec, 'ranges': limits, 'conditions': conditions}

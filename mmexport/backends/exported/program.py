@@ -1,0 +1,148 @@
+"""Create the exported program that several formats start from: ``torch.export`` of a patched adapter with open sizes."""
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from ...adapters import Adapter
+from ...errors import LoweringError, MMExportError, first_line
+from ...ops.lowerings import preferring
+from ..base import name_of
+from ..examples import AXIS, generic, largest_checked
+from ..torchscript.tracer_warnings import tracer_warnings
+from .held_sizes import is_fixed, keep_checks, ranges, refused_corner
+from .layout_guards import drop_layout_guards, questions_of_the_model
+from .norm_shapes import norms_by_shape
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+# Programs of adapters that are alive: within one run, formats that start from the same program share it.
+_MADE: WeakKeyDictionary[Adapter, dict[Any, ExportedProgram]] = WeakKeyDictionary()
+_WARNED: WeakKeyDictionary[ExportedProgram, list[str]] = WeakKeyDictionary()
+
+
+def unavailable() -> str | None:
+    """Return what to install for an exported program with open sizes, or None."""
+    from torch import export
+    if hasattr(getattr(export, 'Dim', None), 'AUTO'):
+        return None
+    return f'torch {torch.__version__} cannot leave the sizes of an exported program open: pip install -U torch'
+
+
+def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], **forms: str) -> ExportedProgram:
+    """Return a program of `adapter` in which the `dynamic` axes are open, within `RANGES`.
+
+    ``strict`` is False: Dynamo would have to understand every line of upstream. What cannot be decided about an open size becomes a check
+    at run time, so that a size is refused and never computed wrongly.
+
+    Args:
+        forms: what to prefer of the ops that have several, see `mmexport.ops.lowerings`.
+
+    Raises:
+        LoweringError: ``torch.export`` cannot follow the model; the cause is chained.
+    """
+    guard = getattr(adapter, 'guard', None)
+    multiple, checked = (guard.multiple_of, guard.ranges) if guard else (1, {})
+    example = generic(example, dynamic, multiple)
+    programs = _MADE.setdefault(adapter, {})
+    key = (tuple(example.shape), tuple(dynamic), str(example.device), tuple(sorted(forms.items())), getattr(adapter, 'raw_too', False),
+           repr(checked))
+    if key not in programs:
+        program = _export(adapter, example, dynamic, forms)
+        other = largest_checked(example, dynamic, checked, multiple) if checked else None
+        programs[key] = program if other is None else _holding_for(checked, program, other, adapter, dynamic, forms)
+    return programs[key]
+
+
+def _holding_for(checked: Mapping[str, Sequence[int]], program: ExportedProgram, other: Tensor, adapter: Adapter, dynamic: Sequence[str],
+                 forms: dict[str, str]) -> ExportedProgram:
+    """Return `program`; where it refuses a corner of the `checked` ranges, one that is made with `other` and refuses none."""
+    try:
+        if refused_corner(program, other, dynamic, checked):
+            again = _export(adapter, other, dynamic, forms)
+            return program if refused_corner(again, other, dynamic, checked) else again
+    except LoweringError:  # The first program may do all the same: its checks say for which sizes.
+        pass
+    return program
+
+
+def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]], **forms: str) -> ExportedProgram:
+    """Return a program of a bare module, for the diagnosis; the axes of `moving` must stay open in it.
+
+    Raises:
+        LoweringError: as `exported_program`.
+    """
+    from torch.export import Dim
+    # Every axis may be open, and one that the module's weights fix becomes a constant by itself.
+    dims = tuple({axis: Dim.AUTO for axis in range(tensor.dim()) if tensor.shape[axis] > 1} for tensor in inputs)
+    program = _exported(part, inputs, (dims,), forms)
+    images = [node for node in program.graph.nodes if node.op == 'placeholder' and node.name in program.graph_signature.user_inputs]
+    for number, (node, axes) in enumerate(zip(images, moving, strict=True)):
+        fixed = [axis for axis in axes if is_fixed(node.meta['val'].shape[axis], program)]
+        if fixed:
+            raise LoweringError(f'torch.export of {name_of(part)} fixes axis {fixed[0]} of its input {number} to the size of the example: '
+                                'some code turns a size into a number')
+    return program
+
+
+def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: dict[str, str]) -> ExportedProgram:
+    from torch.export import Dim
+    dims = {AXIS[name]: Dim.AUTO(min=low, max=high) for name, (low, high) in ranges(example, dynamic).items()}
+    program = _exported(adapter, (example,), (dims,), forms)
+    _check_open(program, dynamic, adapter)
+    return program
+
+
+def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: dict[str, str]) -> ExportedProgram:
+    try:
+        with (torch.no_grad(), silenced(), tracer_warnings() as said, preferring(adaptive_pooling='matrix', **forms), norms_by_shape(),
+              questions_of_the_model() as asked):
+            program = torch.export.export(module, inputs, dynamic_shapes=dims, strict=False,
+                                          prefer_deferred_runtime_asserts_over_guards=True)
+    except MMExportError:
+        raise
+    except Exception as exc:
+        raise LoweringError(f'torch.export of {name_of(module)} failed: {type(exc).__name__}: {first_line(exc)}') from exc
+    drop_layout_guards(program, asked)
+    keep_checks(program)
+    _WARNED[program] = said
+    return program
+
+
+def warned(program: ExportedProgram) -> list[str]:
+    """Return ``FILE:LINE: message`` of each warning about a line of the user's that came while `program` was made."""
+    return _WARNED.get(program, [])
+
+
+def _check_open(program: ExportedProgram, dynamic: Sequence[str], adapter: Adapter) -> None:
+    """Raise if a dynamic axis became a constant."""
+    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
+    fixed = [name for name in dynamic if is_fixed(image.meta['val'].shape[AXIS[name]], program)]
+    if fixed:
+        raise LoweringError(f'torch.export of {type(adapter.model).__name__} fixes {" and ".join(fixed)} to the size of its example: some '
+                            'code turns a size into a number. Leave the axis out of export.inputs.dynamic, or patch that code')
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Hide warnings and logs of torch.export and the converters, which raise what matters.
+
+    On a branch on data torch.export prints the whole graph to stderr: thousands of lines.
+    """
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
+            warnings.simplefilter('ignore')
+            yield
+    finally:
+        logging.disable(disabled)

@@ -1,0 +1,4 @@
+"""Lower to ONNX."""
+from .backend import ONNX
+
+__all__ = ['ONNX']

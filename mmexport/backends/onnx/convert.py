@@ -1,0 +1,91 @@
+"""Call ``torch.onnx.export`` on an exported program, without its slow parts."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..exported.decomposing import decomposed_by_node
+from .graph import input_names
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+def converted(program: ExportedProgram, opset: int, names: Sequence[str]) -> Any:
+    """Return the ONNX model (a ``ModelProto``) of `program` with outputs `names`; raise what the exporter raises."""
+    with rules_where_they_may_match(), known_values():
+        made = torch.onnx.export(decomposed_by_node(program), dynamo=True, opset_version=opset, verbose=False,
+                                 input_names=input_names(len(program.graph_signature.user_inputs)), output_names=list(names))
+    assert made is not None
+    return made.model_proto
+
+
+@contextmanager
+def rules_where_they_may_match() -> Iterator[None]:
+    """Limit the onnxscript optimizer's rules of several outputs to nodes of the operator of their first output.
+
+    It tries such a rule (SlicesSplit is one) on every node, and lists the whole graph each time, which of a large
+    graph takes longer than all else. A node of another kind never matches, so the graph is the same. Checked on onnxscript 0.7.2
+    (``rewriter/_matcher.py``); where there is no such list of rules, nothing is changed.
+    """
+    from onnxscript import rewriter
+    rules = getattr(rewriter, '_DEFAULT_REWRITE_RULES', None)
+    if rules is None:
+        yield
+        return
+    rewriter._DEFAULT_REWRITE_RULES = tuple(map(_where_it_may_match, rules))  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        rewriter._DEFAULT_REWRITE_RULES = rules
+
+
+def _where_it_may_match(rule: Any) -> Any:
+    pattern = getattr(rule, '_target_pattern', None)
+    if pattern is None or pattern.has_single_output_node:
+        return rule
+    kind = pattern.output_nodes[0].op_identifier()
+    if kind is None:
+        return rule
+    other = copy.copy(rule)
+
+    def try_rewrite(model: Any, graph: Any, node: Any, **options: Any) -> Any:
+        return rule.try_rewrite(model, graph, node, **options) if node.op_identifier() == kind else None
+
+    other.try_rewrite = try_rewrite
+    return other
+
+
+@contextmanager
+def known_values() -> Iterator[None]:
+    """Let the exporter's type promotion pass reuse a node's stored value instead of computing it again.
+
+    It runs the whole graph on fake tensors, sizes and all, to know the types that it compares; a promotion ends in the type that was
+    there before, so what is noted stays true, and the graph is the same. Checked on torch 2.13
+    (``torch/onnx/_internal/fx/passes/type_promotion.py``); where there is no such pass, nothing is changed.
+    """
+    try:
+        from torch.onnx._internal.fx.passes import type_promotion
+        interpreter, rule_of = type_promotion._TypePromotionInterpreter, type_promotion.get_type_promotion_rule
+    except (ImportError, AttributeError):
+        yield
+        return
+    compute = interpreter.run_node
+
+    def run_node(self: Any, node: Any) -> Any:
+        if node.op != 'call_function' or 'val' not in node.meta:
+            return compute(self, node)
+        if rule := rule_of(node, self.type_promotion_table):
+            with self._set_current_node(node):
+                self._maybe_promote_node(node, rule)
+        return node.meta['val']
+
+    interpreter.run_node = run_node  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        interpreter.run_node = compute  # type: ignore[method-assign]

@@ -1,0 +1,4 @@
+"""Lower to OpenVINO."""
+from .backend import OpenVINO
+
+__all__ = ['OpenVINO']

@@ -1,0 +1,4 @@
+"""Lower to Torch-TensorRT."""
+from .backend import TensorRT
+
+__all__ = ['TensorRT']

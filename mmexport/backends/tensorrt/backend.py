@@ -1,0 +1,117 @@
+"""Lower to Torch-TensorRT: the exported program with TensorRT engines, for the NVIDIA GPU that it is compiled on.
+
+Written to the library's documentation, and checked for what can be checked without a GPU: see docs/formats.md for what was run.
+Source: https://docs.pytorch.org/TensorRT/py_api/dynamo.html
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from ...adapters import Adapter
+from ...artifact import Artifact
+from ...errors import ConfigError, LoweringError
+from ...registry import BACKENDS
+from ..examples import AXIS
+from ..exported.from_program import ProgramBackend
+from ..exported.held_sizes import RANGES
+from .ops import lacking
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+@BACKENDS.register_module()
+class TensorRT(ProgramBackend):
+    """Compile the exported program with ``torch_tensorrt.dynamo.compile``.
+
+    Args:
+        precision: ``fp32``, or ``fp16``, which lets TensorRT choose per layer.
+        require_full_compilation: fail where an operator would stay in PyTorch; the manifest says how many do.
+        min_block_size: how many operators in a row are worth an engine of their own.
+        largest: batch, height and width that the engines are built for, at most; memory is reserved for them. None takes the example's
+            batch and twice its sides.
+    """
+
+    name = 'tensorrt'
+    file = 'model.ep'
+    packages = ('torch_tensorrt', 'tensorrt')
+    forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
+    traced: tuple[int, ...] | None = None
+
+    def __init__(self, precision: str = 'fp32', require_full_compilation: bool = False, min_block_size: int = 5,
+                 largest: Sequence[int] | None = None) -> None:
+        if precision not in ('fp32', 'fp16'):
+            raise ConfigError(f"TensorRT: precision is 'fp32' or 'fp16', not {precision!r}")
+        self.precision, self.require_full_compilation, self.min_block_size = precision, require_full_compilation, int(min_block_size)
+        self.largest = largest
+
+    def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
+        # The program was made with another example, see `generic`; the engines are tuned for the user's.
+        self.traced = tuple(example.shape)
+        return super().lower_as_it_is(adapter, example, folder, manifest, **facts)
+
+    def unavailable(self) -> str | None:
+        if find_spec('torch_tensorrt') is None:
+            return ('torch_tensorrt not installed: pip install torch-tensorrt, in the version of the installed torch, on a machine with an '
+                    'NVIDIA GPU. The manifest of --backend torch_export says which operators it would leave to PyTorch')
+        if not torch.cuda.is_available():
+            return 'torch_tensorrt builds engines on the GPU that they are for, and torch sees none here'
+        return super().unavailable()
+
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> dict[str, Any]:
+        import torch_tensorrt
+        example = program.example_inputs[0][0]
+        if example.device.type != 'cuda':
+            raise LoweringError('TensorRT compiles for a GPU: --device cuda')
+        started = time.perf_counter()
+        reduced = dict(enable_autocast=True, autocast_low_precision_type=torch.float16) if self.precision == 'fp16' else {}
+        module = torch_tensorrt.dynamo.compile(
+            program, arg_inputs=[self._input(torch_tensorrt, program)], disable_tf32=True, use_explicit_typing=True,
+            require_full_compilation=self.require_full_compilation, min_block_size=self.min_block_size, **reduced)
+        open_axes = {AXIS[name]: torch.export.Dim.AUTO for name in _open(program)}
+        torch_tensorrt.save(module, str(folder / self.file), output_format='exported_program', arg_inputs=[example],
+                            dynamic_shapes={'image': open_axes} if open_axes else None)
+        engines, left = engines_of(module)
+        return dict(engines=engines, left_to_torch=left, lacking=lacking(program), compile_s=round(time.perf_counter() - started, 1))
+
+    def write(self, made: dict[str, Any], folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+        import torch_tensorrt
+        manifest[self.name].update(made, version=torch_tensorrt.__version__, precision=self.precision, tf32=False,
+                                   require_full_compilation=self.require_full_compilation, min_block_size=self.min_block_size,
+                                   gpu=torch.cuda.get_device_name())
+        return manifest
+
+    def _input(self, torch_tensorrt: Any, program: ExportedProgram) -> Any:
+        least, usual, most = shapes(self.traced or tuple(program.example_inputs[0][0].shape), _open(program), self.largest)
+        return torch_tensorrt.Input(min_shape=least, opt_shape=usual, max_shape=most, dtype=torch.float32, name='image')
+
+
+def shapes(example: tuple[int, ...], dynamic: Sequence[str], largest: Sequence[int] | None) -> tuple[tuple[int, ...], ...]:
+    """Return the smallest, usual and largest shape of the engines: TensorRT reserves memory for the largest."""
+    least, most = list(example), list(example)
+    for name in dynamic:
+        axis = AXIS[name]
+        least[axis] = min(RANGES[name][0], example[axis])
+        limit = largest[('batch', 'height', 'width').index(name)] if largest is not None else example[axis] * (1 if name == 'batch' else 2)
+        most[axis] = max(int(limit), example[axis])
+    return tuple(least), example, tuple(most)
+
+
+def engines_of(module: nn.Module) -> tuple[int, int]:
+    """Return how many engines a compiled module holds, and how many operators stay in PyTorch."""
+    children = dict(module.named_children())
+    engines = sum('TensorRT' in type(child).__name__ or 'TRT' in type(child).__name__ for child in children.values())
+    graphs = [child.graph for child in children.values() if isinstance(child, torch.fx.GraphModule)]
+    return engines, sum(node.op == 'call_function' for graph in graphs for node in graph.nodes)
+
+
+def _open(program: ExportedProgram) -> list[str]:
+    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
+    return [name for name, axis in AXIS.items() if isinstance(image.meta['val'].shape[axis], torch.SymInt)]

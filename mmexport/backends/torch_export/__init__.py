@@ -1,0 +1,4 @@
+"""Lower to a torch.export archive."""
+from .backend import TorchExport
+
+__all__ = ['TorchExport']

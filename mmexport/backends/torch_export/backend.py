@@ -1,0 +1,67 @@
+"""Lower to ``torch.export``: a ``.pt2`` file that any Python with the same torch loads, without the model's source."""
+from __future__ import annotations
+
+import copy
+import json
+import operator
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...registry import BACKENDS
+from ..examples import AXIS
+from ..exported.cutting import cut_program
+from ..exported.from_program import ProgramBackend
+from ..exported.program import silenced
+from ..tensorrt.ops import SOURCE, lacking
+from ..torchscript.backend import INSIDE
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+@BACKENDS.register_module()
+class TorchExport(ProgramBackend):
+    """Lower with ``torch.export``, batch, height and width open.
+
+    The weights follow the device on which the program is loaded (the library's own ``move_to_device_pass``, see the runner).
+    """
+
+    name = 'torch_export'
+    file = 'model.pt2'
+    cuts = True
+
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> ExportedProgram:
+        return program
+
+    def cut(self, made: ExportedProgram, count: int) -> ExportedProgram:
+        return cut_program(made, count)
+
+    def write(self, made: ExportedProgram, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+        manifest[self.name].update(nodes=len(made.graph.nodes), tensorrt=dict(lacks=lacking(made), source=SOURCE))
+        made = with_limits(made, {name: limits for spec in manifest.get('inputs', ()) for name, limits in spec.get('ranges', {}).items()})
+        with silenced():
+            torch.export.save(made, folder / self.file, extra_files={INSIDE: json.dumps(manifest)})
+        return manifest
+
+
+def with_limits(program: ExportedProgram, limits: Mapping[str, Sequence[int]]) -> ExportedProgram:
+    """Return `program` with a check of each open axis: what was tried is less than what it was made for, which includes its example."""
+    done = copy.deepcopy(program, memo={id(held): held for held in (program.state_dict, program.constants)})
+    image = next((node for node in done.graph.nodes if node.op == 'placeholder' and node.name == 'image'), None)
+    first = next(node for node in done.graph.nodes if node.op != 'placeholder')
+    if image is None:
+        return program
+    with done.graph.inserting_before(first):
+        for name, (low, high) in limits.items():
+            size = done.graph.call_function(torch.ops.aten.sym_size.int, (image, AXIS[name]))
+            size.meta['val'] = image.meta['val'].shape[AXIS[name]]
+            for compare, limit, words in ((operator.ge, low, 'at least'), (operator.le, high, 'at most')):
+                held = done.graph.call_function(compare, (size, int(limit)))
+                held.meta['val'] = compare(size.meta['val'], int(limit))
+                said = f'mmexport: this file was checked with a {name} of {words} {limit} only'
+                done.graph.call_function(torch.ops.aten._assert_scalar.default, (held, said)).meta['val'] = None
+    done.graph_module.recompile()
+    return done

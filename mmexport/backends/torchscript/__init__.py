@@ -1,0 +1,4 @@
+"""Lower to TorchScript."""
+from .backend import TorchScript
+
+__all__ = ['TorchScript']

@@ -1,0 +1,115 @@
+"""Hold the result of comparing one output of one input, and the rule by which it passes."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from . import reduced
+
+# 1e-4 of an output's scale for float32: some hundred roundings of 6e-8, amplified by a network's depth (folding conv+bn alone moves
+# ResNet-50's outputs by about 1e-6 to 1e-5), and a hundred times below what moves a decision.
+DEFAULT_TOLERANCE = 1e-4
+# With a floor above zero: how far the share beyond the tolerance may exceed the floor, and what no error may reach.
+SLACK = 0.02
+WORST = 1e-2
+# Times the tolerance that the median may be off at most, however ill-conditioned the model is.
+FAR = 5.0
+
+CONTINUOUS = ('queries', 'pixels', 'map')
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Hold the metrics of one output of one sample.
+
+    All errors are relative to the expected output's largest absolute value.
+
+    Attributes:
+        problem: why values were not compared, or cannot be (a lost output, a shape, a dtype, a NaN); never passes.
+        beyond: share of units (queries, pixels) whose error is over the tolerance; of label maps, of pixels that differ although
+            eager's own decision was clear.
+        median: median over units of their largest error.
+        floor: the share beyond that eager shows against itself under noise of 1e-6; above zero the model is discontinuous.
+        lost: share of instances that were not found again, and `lost_floor` what noise of 1e-6 loses of eager's: one that is lost is not
+            excused by others that are a little off.
+        median_floor: the largest median error of eager under noise of 1e-6; where it is over the tolerance, the model is ill-conditioned.
+        metrics: figures in the task's own terms.
+        precision: what the file computes in; below float32 other rules hold, see `mmexport.checker.reduced`.
+    """
+
+    sample: str
+    output: str
+    stage: str
+    kind: str
+    tolerance: float
+    problem: str | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+    cosine: float | None = None
+    beyond: float | None = None
+    median: float | None = None
+    floor: float = 0.0
+    lost: float = 0.0
+    lost_floor: float = 0.0
+    median_floor: float = 0.0
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    precision: str = reduced.FULL
+
+    @property
+    def continuous(self) -> bool:
+        return self.kind in CONTINUOUS
+
+    @property
+    def median_limit(self) -> float:
+        """Return what the median may be of a model with a floor: the tolerance, or what noise does to eager if that is more."""
+        return min(max(self.tolerance, self.median_floor), FAR * self.tolerance)
+
+    @property
+    def rule(self) -> str:
+        if self.precision != reduced.FULL:
+            return reduced.rule(self.precision)
+        if not self.continuous:
+            return 'equal where eager is clear' if self.floor == 0 else f'differs clearly in at most {self.floor:.4f}, as under noise'
+        if self.floor == 0:
+            return f'max <= {self.tolerance:g}'
+        return f'beyond <= {self.floor + SLACK:.3f}, median <= {self.median_limit:g}, max < {WORST:g}'
+
+    @property
+    def reason(self) -> str | None:
+        """Return the reason for a failure, or None."""
+        if self.problem:
+            return self.problem
+        if self.precision != reduced.FULL:
+            return reduced.reason(self.precision, self.continuous, self.median, self.cosine, self.beyond, self.metrics)
+        # Decisions get what noise itself does to them and no more: two points of a label map are a segment.
+        allowed = self.floor if self.floor == 0 or not self.continuous else self.floor + SLACK
+        if not self.continuous:
+            if self.beyond is None or not self.beyond <= allowed:
+                return 'nothing was compared' if self.beyond is None else (
+                    f'{self.beyond:.2%} differs where eager is clear, {allowed:.2%} may')
+            if self.lost > self.lost_floor:
+                return f'{self.lost:.2%} of the instances are lost or new, {self.lost_floor:.2%} may be'
+            if self.max_rel is not None and self.max_rel >= WORST:
+                return f'worst score is off by {self.max_rel:.1e} of scale, below {WORST:g} it must be'
+            return None
+        if self.max_rel is None or self.beyond is None or self.median is None:
+            return 'nothing was compared'
+        if self.floor == 0:
+            return None if self.max_rel <= self.tolerance else f'off by {self.max_rel:.1e} of scale, {self.tolerance:g} may be'
+        if not self.beyond <= allowed:
+            return f'{self.beyond:.1%} beyond the tolerance, {allowed:.1%} may be'
+        if not self.median <= self.median_limit:
+            return f'median error {self.median:.1e} of scale, {self.median_limit:g} may be'
+        return None if self.max_rel < WORST else f'worst error {self.max_rel:.1e} of scale, below {WORST:g} it must be'
+
+    @property
+    def passed(self) -> bool:
+        return self.reason is None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), 'metrics': dict(self.metrics), 'rule': self.rule, 'reason': self.reason, 'passed': self.passed}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Comparison:
+        return cls(**{key: value for key, value in content.items() if key not in ('rule', 'reason', 'passed')})

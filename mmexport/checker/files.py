@@ -1,0 +1,80 @@
+"""Load a lowered file without the package that made it."""
+from __future__ import annotations
+
+import hashlib
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import runners
+from .admission import why_refused
+
+Runner = Callable[[Tensor], tuple[Tensor, ...]]
+
+
+def stale(folder: Path, manifest: Mapping[str, Any], samples: str | None = None) -> str | None:
+    """Return the reason why the file, or `samples` beside it, do not match the manifest; None if they do."""
+    wanted_of = {str(manifest['file']): manifest['sha256'], **manifest.get('also', {})}
+    if samples is not None and 'samples_sha256' in manifest:
+        wanted_of[samples] = manifest['samples_sha256']
+    for name, wanted in wanted_of.items():
+        file = folder / name
+        if not file.is_file():
+            return f'{file} is missing'
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        if digest != wanted:
+            return (f'{file.name} is not the file of this manifest (sha256 {digest[:12]}..., the manifest says {str(wanted)[:12]}...): it '
+                    'was replaced or cut short; export again')
+    return None
+
+
+def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Guarded:
+    """Load the file of `manifest` and return a callable: image on `device` -> outputs.
+
+    Raises:
+        ValueError: this checker does not know the backend.
+        ImportError: its runtime is not installed.
+    """
+    module = runner_of(manifest)
+    runner: Runner = module.load(folder / str(manifest['file']), device)
+    _check_names(manifest, dict(module.names(runner)) if hasattr(module, 'names') else {})
+    return Guarded(runner, manifest)
+
+
+class Guarded:
+    """Refuse inputs that the manifest does not declare, then call the runner: not every format can hold such a check."""
+
+    def __init__(self, runner: Runner, manifest: Mapping[str, Any]) -> None:
+        self.runner = runner
+        self.spec: Mapping[str, Any] = next(iter(manifest.get('inputs', ())), {})
+
+    def __call__(self, image: Tensor) -> tuple[Tensor, ...]:
+        reason = why_refused(self.spec, image)
+        if reason:
+            raise ValueError(f'mmexport: {reason}')
+        return self.runner(image)
+
+
+def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[set[str]]]) -> None:
+    """Raise if the names of inputs or outputs differ from the manifest.
+
+    Users ask for an output by its name, and here it is read by its position. A runtime may know one by several names.
+    """
+    for what, names in found.items():
+        wanted = [str(spec['name']) for spec in manifest.get(what, ()) if 'name' in spec]
+        if wanted and (len(names) != len(wanted) or not all(name in known for name, known in zip(wanted, names, strict=True))):
+            said = ', '.join('/'.join(sorted(known)) for known in names)
+            raise ValueError(f'the {what} of the file are named {said}, and the manifest has {", ".join(wanted)}')
+
+
+def runner_of(manifest: Mapping[str, Any]) -> Any:
+    """Return the module of `checker.runners` for the backend of this manifest."""
+    backend = str(manifest['backend'])
+    if backend not in {module.name for module in pkgutil.iter_modules(runners.__path__)}:
+        raise ValueError(f'no loader for backend {backend!r}')
+    return importlib.import_module(f'.runners.{backend}', __package__)

@@ -1,0 +1,221 @@
+"""Run a lowered file on its samples, compare the outputs, and report the result."""
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .compare import compare
+from .comparison import Comparison
+from .files import Runner, load, runner_of, stale
+from .foreign import SCHEMA, refuse_foreign, schema_of
+from .options import parse
+from .reduced import FULL
+from .samples import Sample, read_samples
+from .timing import typical
+from .vacuous import little_change, vacuous_outputs
+
+EAGER, PATCHED = 'artifact vs eager', 'artifact vs patched'
+# Behind the name of the traced sample, in rows of its last run.
+AGAIN = ' again'
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    if torch.device(args.device).type == 'cuda' and not torch.cuda.is_available():
+        print(f'{args.device} was asked for, and torch {torch.__version__} sees no CUDA device here', file=sys.stderr)
+        return 3
+    try:
+        found = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile) as exc:
+        print(f'{args.folder} cannot be checked: {type(exc).__name__}: {_reason(exc)}', file=sys.stderr)
+        return 2
+    if args.out:
+        args.out.write_text(json.dumps(found))
+    else:
+        print(table(found))
+    return 0 if verdict(found) is None else 1
+
+
+def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | None = None, trust: bool = False) -> dict[str, Any]:
+    """Check one folder and return rows, reasons and times as JSON-able data; `verdict` says whether it passes.
+
+    Args:
+        raw: a folder with the same graph before its raw outputs were cut off; they are compared too.
+        trust: run what would run code of the folder's author (see `mmexport.checker.foreign`).
+    """
+    _exact_arithmetic()
+    if not folder.is_dir():
+        raise ValueError('there is no such folder')
+    if not (folder / 'manifest.json').is_file():
+        raise ValueError(f'there is no manifest.json in {folder}; name the folder of one format, as WORK_DIR/torchscript')
+    if not samples_file.is_file():
+        raise ValueError(f'{samples_file} is missing (--no-verify, --no-samples, or too large to be kept): there is nothing to compare '
+                         'with')
+    manifest = json.loads((folder / 'manifest.json').read_text())
+    own = samples_file.name if samples_file.parent == folder else None
+    found: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={}, stale=stale(folder, manifest, own))
+    if found['stale']:
+        return found
+    refuse_foreign(folder, manifest, trust)
+    if schema_of(manifest) < SCHEMA:
+        found['older'] = f'its manifest has schema {schema_of(manifest)}, which declares no ranges of sizes: only its samples are checked'
+    samples, extra = read_samples(samples_file)
+    if not samples:
+        raise ValueError(f'{samples_file} holds no sample: there is nothing to compare with')
+    started = time.perf_counter()
+    runner = load(folder, manifest, device)
+    found['load_s'] = time.perf_counter() - started
+    rows: list[Comparison] = []
+    for sample in samples:
+        rows += _check_sample(runner, sample, manifest, extra, device)
+    found['rows'] = [row.as_dict() for row in rows]
+    found['run_s'] = time.perf_counter() - started - found['load_s']
+    found['facts'] = dict(facts(runner.runner)) if (facts := getattr(runner_of(manifest), 'facts', None)) else {}
+    if all(row.problem is None for row in rows):
+        image = samples[0].image.to(device)
+        with torch.no_grad():
+            found['p50_s'] = typical(lambda: runner(image), device)
+        # A file that remembers its calls is told from one that does not by the last of them.
+        called = time.perf_counter()
+        kept, before = _kept(runner, min(samples[1:] or samples, key=lambda sample: sample.image.numel()).image.to(device))
+        found['last_s'] = time.perf_counter() - called
+        again = _check_sample(runner, samples[0], manifest, extra, device)
+        if not all(torch.equal(one, other) for one, other in zip(kept, before, strict=True)):
+            problem = 'its answers lie in memory of its own, which the next call writes over'
+            again.append(Comparison(samples[0].name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem))
+        found['rows'] += [{**row.as_dict(), 'sample': f'{row.sample}{AGAIN}'} for row in again if row.stage == EAGER and not row.passed]
+    if raw is not None:
+        found['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device)]
+    # A folder keeps the samples that fit into its limit of bytes; of two of one shape it may keep none.
+    judged = judge_samples(manifest, samples, extra)
+    pair = any(one.image.shape == other.image.shape for one, other in combinations(samples, 2))
+    found.update(judged if pair or 'judged' not in extra else extra['judged'])
+    found['foreign_modules'] = sorted({name.split('.')[0] for name in sys.modules if name.startswith('mm')} - {'mmap'})
+    return found
+
+
+def verdict(found: dict[str, Any]) -> str | None:
+    """Return in one line why the file is not shown to be right; None if it is."""
+    if found['stale']:
+        return str(found['stale'])
+    rows = [Comparison.from_dict(row) for row in found['rows']]
+    if not any(row.stage == EAGER for row in rows):
+        return 'nothing was compared with eager'
+    failed = [row for row in rows if row.stage == EAGER and not row.passed]
+    if failed:
+        return f'{failed[0].sample}, {failed[0].output}: {failed[0].reason}' + (
+            f' (and {len(failed) - 1} more rows)' if len(failed) > 1 else '')
+    for name, reason in found['vacuous'].items():
+        return f'vacuous: {name}: {reason}'
+    return None
+
+
+def table(found: dict[str, Any]) -> str:
+    """Format the result as plain text in 80 columns."""
+    lines = [f"{'sample':<16}{'output':<13}{'max rel':>9}{'cosine':>10}  result"]
+    for content in found['rows']:
+        row = Comparison.from_dict(content)
+        if row.stage == EAGER:
+            rel = '-' if row.max_rel is None else f'{row.max_rel:.1e}'
+            cosine = '-' if row.cosine is None else f'{row.cosine:.6f}'
+            lines.append(f"{row.sample:<16}{row.output:<13}{rel:>9}{cosine:>10}  {'pass' if row.passed else 'FAIL'}")
+    reason = verdict(found)
+    lines += textwrap.wrap(found['older'], 80) if 'older' in found else []
+    return '\n'.join([*lines, f"PASS on {found['device']}" if reason is None else f'FAIL: {reason}'])
+
+
+def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra: dict[str, Any],
+                  device: torch.device) -> list[Comparison]:
+    common: dict[str, Any] = dict(sample=sample.name, floors=extra['floors'], tolerance=extra['tolerance'],
+                                  precision=manifest.get('precision', FULL))
+    try:
+        image = sample.image.to(device, copy=True)
+        with torch.no_grad():
+            outputs = _cpu(runner(image))
+        if not torch.equal(image.cpu(), sample.image):
+            raise ValueError('it writes into its input, so that the next user of that tensor gets something else')
+    except Exception as exc:  # Whatever the file raises is a finding about the file, and goes into the report as one.
+        problem = f'the file raised {type(exc).__name__}: {_reason(exc)}'
+        return [Comparison(sample.name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem)]
+    rows = compare(manifest['outputs'], sample.expected, outputs, sample.evidence, stage=EAGER, **common)
+    if sample.patched:
+        rows += compare(manifest['outputs'], sample.patched, outputs, sample.evidence, stage=PATCHED, **common)
+    return rows
+
+
+def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], device: torch.device) -> list[Comparison]:
+    """Compare the raw outputs of the graph that the file was cut from, on the samples that have them."""
+    manifest = json.loads((folder / 'manifest.json').read_text())
+    reason = stale(folder, manifest)
+    if reason:
+        return [Comparison('(all)', '(raw)', EAGER, 'count', extra['tolerance'], problem=reason)]
+    runner = load(folder, manifest, device)
+    count = len(manifest['raw'])
+    rows: list[Comparison] = []
+    for sample in samples:
+        if sample.raw:
+            plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence)
+            rows += _check_sample(lambda image: tuple(_all(runner(image)))[-count:], plain, {**manifest, 'outputs': manifest['raw']},
+                                  extra, device)
+    return rows
+
+
+def _kept(runner: Runner, image: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the outputs of one call, and copies of them made right away."""
+    with torch.no_grad():
+        kept = [output for output in _all(runner(image)) if isinstance(output, Tensor)]
+    return kept, [output.clone() for output in kept]
+
+
+def judge_samples(manifest: dict[str, Any], samples: Sequence[Sample], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Judge the expected outputs: would a wrong answer pass, how little do they vary, which classes win."""
+    specs, tolerance = manifest['outputs'], extra['tolerance']
+    pairs = [(one, other) for one, other in combinations(samples, 2) if one.image.shape == other.image.shape]
+    little = little_change(specs, pairs[0][0].expected, pairs[0][1].expected, tolerance, int(manifest['num_classes'])) if pairs else {}
+    return dict(vacuous=vacuous_outputs(specs, samples, extra['floors'], tolerance, manifest.get('precision', FULL)),
+                little_change=little, classes=_classes(samples, manifest))
+
+
+def _classes(samples: Sequence[Sample], manifest: dict[str, Any]) -> dict[str, list[int]] | None:
+    """Return the classes that win somewhere in the expected decisions, and those that never do.
+
+    A fault in the latter shows in the raw outputs only.
+    """
+    maps = [sample.expected[spec['name']] for sample in samples for spec in manifest['outputs']
+            if spec['kind'] in ('labels', 'panoptic') and spec['name'] in sample.expected]
+    rows = [sample.expected['labels'][image, :int(count)] for sample in samples if 'num' in sample.expected
+            for image, count in enumerate(sample.expected['num'])]
+    if not maps and not rows:
+        return None
+    count = max(int(manifest['num_classes']), 2)
+    seen = {int(label) % 1000 for found in (*maps, *rows) for label in found.unique()}
+    return dict(seen=sorted(label for label in seen if label < count), never=sorted(set(range(count)) - seen))
+
+
+def _cpu(outputs: Any) -> tuple[Tensor, ...]:
+    return tuple(output.cpu() if isinstance(output, Tensor) else output for output in _all(outputs))
+
+
+def _all(outputs: Any) -> Sequence[Any]:
+    return outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+
+
+def _reason(exc: Exception) -> str:
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else '(no message)'
+
+
+def _exact_arithmetic() -> None:
+    """Disable TF32, which keeps 10 of the 23 bits of a float32."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False

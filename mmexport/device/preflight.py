@@ -1,0 +1,92 @@
+"""Audit the model for its device before anything is lowered."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..adapters import Adapter
+from ..adapters.preprocess import preprocessed
+from ..errors import DeviceError, eager_in_words
+from . import Audit, audit_model
+from .findings import Finding
+from .fix import mendable, mended
+from .placement import elsewhere
+
+
+def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audit:
+    """Audit data_preprocessor, network and decisions on one `image`, run on the CPU as if on `device`.
+
+    Raises:
+        InputError: the model itself fails on the image.
+    """
+    misplaced = elsewhere(adapter.model)
+    if misplaced:
+        return Audit(str(device), tuple(misplaced))
+    home, image = adapter.preprocess.mean.device, image.cpu()
+    adapter.cpu()
+    try:
+        with eager_in_words({'traced': image}):
+            return audit_model(adapter, lambda: _run(adapter, image), device, (image,), adapter.model)
+    finally:
+        adapter.to(home)
+
+
+def screened(adapter: Adapter, image: Tensor, device: torch.device, fix: bool) -> Audit:
+    """Run `audit_adapter`; with `fix`, also check that mending changes no output.
+
+    Raises:
+        DeviceError: mended, the model answers otherwise.
+    """
+    audit = audit_adapter(adapter, image, device)
+    if fix and audit.findings:
+        adapter.cpu()
+        try:
+            mended_audit(adapter, image.cpu(), audit, device)
+        finally:
+            adapter.to(device)
+    return audit
+
+
+def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.device) -> Audit:
+    """Audit the mended model, and check that its outputs on the CPU are the same.
+
+    Raises:
+        DeviceError: mended, the model answers otherwise.
+    """
+    target = torch.device('cuda', device.index or 0)
+    with torch.no_grad():
+        plain = adapter(image)
+        with mended(adapter.model, audit, 'cpu'):
+            again = adapter(image)
+    if not all(torch.equal(one, other) for one, other in zip(plain, again, strict=True)):
+        raise DeviceError('mended, the model answers otherwise on the CPU; mend it by hand')
+
+    done: list[str] = []
+
+    def run() -> None:
+        with mended(adapter.model, audit, target) as what:
+            done.extend(what)
+            _run(adapter, image)
+
+    after = audit_model(adapter, run, target, (image,), adapter.model)
+    return Audit(after.device, after.findings, after.branches, after.ops, audit.seconds + after.seconds, tuple(done))
+
+
+def fatal(audit: Audit, device: torch.device, fix: bool) -> list[Finding]:
+    """Return the findings that would break an export for `device`: on the CPU only dtypes and missing parts."""
+    found = [row for row in audit.findings if device.type == 'cuda' or row.kind in ('dtype', 'placement')]
+    return [] if fix and len(mendable(found)) == len(found) else found
+
+
+def stop_where_it_would_fail(audit: Audit, device: torch.device, fix: bool) -> None:
+    if fatal(audit, device, fix):
+        raise DeviceError('\n'.join([f'on {device} this model fails; mend it, or see what --fix can do:', *audit.lines()]))
+
+
+def _run(adapter: Adapter, image: Tensor) -> Any:
+    """Run data_preprocessor and adapter; the picture is on the CPU, as a data loader gives it."""
+    if callable(getattr(adapter.model, 'data_preprocessor', None)):
+        preprocessed(adapter.model, (100 * image[0].abs()).clamp(0, 255).to('cpu', torch.uint8))
+    return adapter(image)

@@ -1,0 +1,1 @@
+"""Run the export pipeline: lower a model, describe and publish the files."""

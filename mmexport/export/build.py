@@ -1,0 +1,40 @@
+"""Lower one model to each format in turn."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from torch import Tensor
+
+from ..adapters import Adapter
+from ..artifact import Artifact
+from ..backends import Backend
+from ..diagnosis import Consultation
+from ..errors import LoweringError, MMExportError, last_line
+
+
+def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Tensor], Artifact], adapter: Adapter, example: Tensor,
+              consultation: Consultation) -> tuple[list[Artifact], dict[str, LoweringError]]:
+    """Return the artifacts, and by format the error of those that failed, which does not stop the others."""
+    artifacts: list[Artifact] = []
+    failed: dict[str, LoweringError] = {}
+    for backend in backends:
+        try:
+            artifacts.append(lower(backend, adapter, example))
+        except LoweringError as exc:
+            failed[backend.name] = exc
+        except MMExportError:
+            raise
+        except Exception as exc:  # Of a converter or its checker, in whatever class of its own.
+            failed[backend.name] = LoweringError(f'{backend.name} failed: {type(exc).__name__}: {last_line(exc)}')
+            failed[backend.name].__cause__ = exc
+    for backend in backends:
+        if backend.name in failed:
+            consultation.on_lowering(backend, adapter, example, failed[backend.name])
+    return artifacts, failed
+
+
+def none_was_made(failed: Mapping[str, LoweringError], consultation: Consultation) -> LoweringError:
+    """Return the error of a run that made no file."""
+    error = LoweringError('\n'.join(['; '.join(map(str, failed.values())), *consultation.lines()]))
+    error.__cause__ = list(failed.values())[-1]
+    return error

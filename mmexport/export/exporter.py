@@ -1,0 +1,215 @@
+"""Export a config and a checkpoint to lowered files, and verify them."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from ..adapters import Adapter, build_adapter
+from ..adapters.guard import InputGuard
+from ..artifact import Artifact, check_work_dir, staging_dir
+from ..backends import Backend, build_backend
+from ..branches import Branches
+from ..checker.samples import Sample
+from ..device import Audit, mended
+from ..device.preflight import screened, stop_where_it_would_fail
+from ..device.unregistered_tensors import stop_gradients
+from ..diagnosis import Consultation
+from ..errors import ConfigError
+from ..inputs.making import InputMaker, Inputs
+from ..inputs.real_image import picture_files
+from ..inputs.shapes import open_axes, plan_shapes, ranges_of, traced_shape
+from ..inputs.size_rules import SizeRules
+from ..model.build import CheckpointOptions, check_device, load_model, versions
+from ..model.checkpoint import LoadReport
+from ..model.config import export_section
+from ..patching import Applied, Environment, patched
+from ..report.facts import Report
+from ..utils.gc import few_collections
+from ..utils.precision import exact_arithmetic
+from ..utils.progress import Progress
+from ..verification.checker_process import waiting
+from ..verification.expected import with_patched
+from ..verification.memory import Memory
+from ..verification.reference import Reference, ReferenceMaker
+from ..verification.verify import patched_rows
+from ..verification.verify_all import Proof
+from .build import lower_all, none_was_made
+from .manifest import describe
+from .publish import FAILED, deliver
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+
+class Exporter:
+    """Export one model and verify the files.
+
+    Args:
+        cfg: any OpenMMLab config; its ``export`` section is optional.
+        checkpoint: a file, or None for the weights that the model is built with (or `model` has).
+        work_dir: gets a folder for each backend, with the report in it; what failed lies under ``failed/`` instead.
+        device: where the model runs, is lowered and is checked.
+        options: how the checkpoint is read.
+        checking: False only lowers; whatever was not run then reads None in the report.
+        samples: keep inputs and expected outputs beside the file.
+        model: a built and loaded model to use instead of building one, and `fit` how the checkpoint fitted it. Its parameters no longer
+            require gradients afterwards.
+        memory: share it between two exporters of the same model and inputs, and the network runs once for both.
+        diagnose: after a failure, look for the smallest module that fails; see `mmexport.diagnosis`.
+        more_pictures: files to check besides those of ``export.inputs.image``; one that cannot be read is a note, no error.
+        fix: mend, for the time of the export, what the device audit finds and can mend; else findings stop an export for CUDA.
+
+    Raises:
+        MMExportError: one of `mmexport.errors`; see there for which.
+    """
+
+    def __init__(self, cfg: Config, checkpoint: str | None = None, work_dir: str | Path = 'work_dirs/export', device: str = 'cpu', *,
+                 options: CheckpointOptions | None = None, checking: bool = True, samples: bool = True, quiet: bool = True,
+                 model: nn.Module | None = None, fit: LoadReport | None = None, memory: Memory | None = None, fix: bool = False,
+                 diagnose: bool = True, more_pictures: Sequence[str] = ()) -> None:
+        self.cfg, self.checkpoint, self.work_dir = cfg, checkpoint, Path(work_dir)
+        self.section = export_section(cfg)
+        self.device = check_device(device)
+        self.options, self.checking, self.samples, self.model = options, checking, samples, model
+        self.fit, self.memory, self.fix, self.more_pictures = fit, memory or Memory(), fix, more_pictures
+        backends = self.section['backends']
+        self.backends = [build_backend(spec) for spec in (backends if isinstance(backends, (list, tuple)) else [backends])]
+        names = [backend.name for backend in self.backends]
+        if len(set(names)) < len(names):
+            raise ConfigError(f'export.backends names one backend twice: {", ".join(names)}')
+        self.tolerance = float(self.section['verify']['tolerance']['scale'])
+        self.step = Progress(quiet)
+        self.consultation = Consultation(cfg, self.section['inputs']['dynamic'] or (), self.tolerance, self.work_dir / FAILED,
+                                         self._patched, self.step, diagnose)
+
+    @classmethod
+    def from_cfg(cls, cfg: Config | dict[str, Any] | str | Path, checkpoint: str | None = None, **kwargs: Any) -> Exporter:
+        """Create an exporter from a Config, a dict, or the path of a config file; the rest as in the constructor."""
+        from mmengine.config import Config
+
+        from ..model.config import load_config
+        if isinstance(cfg, (str, Path)):
+            cfg = load_config(cfg)
+        return cls(cfg if isinstance(cfg, Config) else Config(cfg), checkpoint, **kwargs)
+
+    def run(self) -> Report:
+        with exact_arithmetic():
+            return self._run()
+
+    def _run(self) -> Report:
+        self.consultation.found.clear()
+        # Wrong options are refused before minutes go into the model.
+        check_work_dir(self.work_dir)
+        picture_files(self.section['inputs']['image'])
+        plan_shapes(self.shape, self.section, SizeRules())
+        self.model, self.fit = self._load()
+        self.memory.bind(self.model)
+        adapter = self.adapter = self._adapt(self.model)
+        inputs = self._inputs(adapter)
+        audit = self._audit(adapter, inputs.traced)
+        self.consultation.dynamic = open_axes(self.section['inputs']['dynamic'] or (), inputs.plan.rules)
+        self.consultation.multiple = inputs.plan.rules.multiple_of
+        with self._mended(adapter, audit) as done:
+            adapter.preprocess.check_against(self.model)
+            return self._export(adapter, inputs, replace(audit, mended=tuple(done)))
+
+    def _export(self, adapter: Adapter, inputs: Inputs, audit: Audit) -> Report:
+        reference = self._reference(adapter, inputs)
+        adapter.guard = self._guard(reference)
+        samples = reference.samples
+        with staging_dir(self.work_dir) as staging, ExitStack() as until_checked:
+            with self._patched() as applied:
+                self.memory.patches = repr(self.section['patches'])
+                samples = self._run_patched(adapter, samples)
+                # Not before the network has run: here one core is idle.
+                checker = until_checked.enter_context(waiting(self.backends[0].name, staging / 'scratch')) if samples else None
+                lower = partial(self._lower, staging, applied, reference.branches)
+                artifacts, failures = lower_all(self.backends, lower, adapter, inputs.traced, self.consultation)
+            proof = Proof(adapter, self.tolerance, self.device, self.memory, self.step)
+            checks, samples = proof.verify(artifacts, samples, staging / 'scratch', checker)
+            self.consultation.on_parity(self.backends, adapter, samples, checks)
+            report = Report(
+                config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
+                outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
+                stages=tuple(self._stages(adapter, samples)), checks=tuple(checks), pipelines=reference.pipelines,
+                floors={s.name: dict(s.floors) for s in samples}, failures={name: str(error) for name, error in failures.items()},
+                diagnoses=tuple(self.consultation.found), audit=audit, tolerance=self.tolerance,
+                seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir, plan=reference.plan,
+                inputs={sample.name: tuple(sample.image.shape) for sample in samples}, notes=tuple(self.step.notes),
+                seconds_by_kind=dict(self.step.by_kind), branches=reference.branches)
+            report = deliver(report, samples, keep=self.samples and self.checking)
+            if not artifacts:
+                raise none_was_made(failures, self.consultation)
+            return report
+
+    def _load(self) -> tuple[nn.Module, LoadReport | None]:
+        if self.model is not None:
+            return self.model.to(self.device).eval(), self.fit
+        with self.step('Building the model and reading the checkpoint', 'set-up'), few_collections():
+            return load_model(self.cfg, self.checkpoint, self.device, self.options)
+
+    def _adapt(self, model: nn.Module) -> Adapter:
+        stop_gradients(model)
+        adapter = build_adapter(model, self.section['task'], self.section['outputs'], bool(self.section['inputs']['normalize']))
+        # Wrong names would go into the manifest: an error before minutes go into a file.
+        _ = adapter.classes
+        return adapter.to(self.device)
+
+    def _inputs(self, adapter: Adapter) -> Inputs:
+        adapter.guard = InputGuard(self.shape, self.section['inputs']['dynamic'] or ())
+        return InputMaker(self.cfg, self.section, adapter, self.shape, self.device, self.step, self.more_pictures, self.checking,
+                          partial(self._audit, adapter)).make()
+
+    def _reference(self, adapter: Adapter, inputs: Inputs) -> Reference:
+        if not self.checking:
+            return Reference([], inputs.plan)
+        return ReferenceMaker(self.section, adapter, self.shape, self.device, self.tolerance, self.memory, self.step).compute(inputs)
+
+    def _guard(self, reference: Reference) -> InputGuard:
+        """Return the guard of the file: the box of sizes that were tried, and the multiples that eager takes."""
+        rules, shapes = reference.plan.rules, [tuple(sample.image.shape) for sample in reference.samples]
+        dynamic = open_axes(self.section['inputs']['dynamic'] or (), rules)
+        return InputGuard(self.shape, dynamic, ranges=ranges_of(shapes, dynamic) if shapes else {}, multiple_of=rules.multiple_of,
+                          minimum=rules.minimum)
+
+    def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
+        key = (adapter.outputs, type(adapter))
+        if key not in self.memory.audits:
+            with self.step('Looking for tensors on the wrong device'):
+                self.memory.audits[key] = screened(adapter, image, self.device, self.fix)
+        stop_where_it_would_fail(self.memory.audits[key], self.device, self.fix)
+        return self.memory.audits[key]
+
+    def _mended(self, adapter: Adapter, audit: Audit) -> AbstractContextManager[list[str]]:
+        return mended(adapter.model, audit, self.device) if self.fix else nullcontext([])
+
+    def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
+        if not samples:
+            return samples
+        with self.step(f'Running patched eager on {len(samples)} inputs'):
+            return with_patched(adapter, samples, self.device, self.memory)
+
+    def _lower(self, staging: Path, applied: Sequence[Applied], branches: Branches, backend: Backend, adapter: Adapter,
+               example: Tensor) -> Artifact:
+        manifest = describe(adapter, example, applied, versions(), self.cfg, self.checkpoint, branches.accepted)
+        adapter.check_raw = self.checking
+        with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}', 'lowering'), few_collections():
+            return backend.lower(adapter, example, staging / backend.name, manifest)
+
+    def _stages(self, adapter: Adapter, samples: list[Sample]) -> list[Any]:
+        return patched_rows(adapter, samples, self.tolerance) if samples else []
+
+    def _patched(self) -> AbstractContextManager[list[Applied]]:
+        return patched(self.section['patches'], Environment(str(self.device), versions()))
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Return the traced shape (N, C, H, W)."""
+        adapter = getattr(self, 'adapter', None)
+        return traced_shape(self.cfg, self.section, adapter.channels if adapter else None)

@@ -1,0 +1,47 @@
+"""Compose the manifest of a lowered file."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from ..adapters import Adapter
+from ..adapters.guard import AXES
+from ..branches.run import Site
+from ..checker.foreign import SCHEMA
+from ..inputs.real_image import transforms_of
+from ..patching import Applied
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+
+def resize_rule(cfg: Config) -> dict[str, Any] | None:
+    """Return what the test pipeline's Resize does before the normalisation; None if it has none."""
+    for step in transforms_of(cfg):
+        if str(step['type']).endswith('Resize'):
+            return {key: step[key] for key in ('type', 'scale', 'scale_factor', 'keep_ratio') if key in step}
+    return None
+
+
+def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], versions: dict[str, Any], cfg: Config,
+             checkpoint: str | None, accepted: Sequence[Site] = ()) -> dict[str, Any]:
+    """Return inputs, outputs, dtypes, dynamic axes, preprocessing, classes and versions, as plain JSON-able data.
+
+    Args:
+        accepted: branches that no input verified and the user answers for.
+    """
+    guard, meta = adapter.guard, getattr(adapter.model, 'dataset_meta', None) or {}
+    return dict(
+        mmexport=SCHEMA, task=adapter.task, outputs_of=adapter.outputs,
+        inputs=[dict(name='image', dtype='float32', axes=AXES, traced=list(example.shape), dynamic=list(guard.dynamic),
+                     ranges={name: list(limits) for name, limits in guard.ranges.items()}, multiple_of=guard.multiple_of,
+                     minimum=guard.minimum, fixed=guard.fixed_sides)],
+        outputs=[spec.as_dict() for spec in adapter.specs],
+        num_classes=adapter.num_classes, classes=adapter.classes, palette=meta.get('palette'),
+        preprocessing={**adapter.preprocess.describe(), 'resize': resize_rule(cfg)}, **adapter.notes(),
+        config=Path(str(cfg.filename)).name, checkpoint=None if checkpoint is None else Path(checkpoint).name,
+        patches=[row.name for row in applied if row.skipped is None], accepted_branches=[f'{site.place}: {site.text}' for site in accepted],
+        lowered_on=str(example.device), versions=versions)

@@ -1,0 +1,73 @@
+"""Move results from the staging directory to the user's folder: what passed replaces what was there, what failed never does."""
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..artifact import REPORT, Artifact, link, publish, write_json
+from ..checker.files import stale
+from ..checker.samples import Sample
+from ..errors import VerificationError
+from ..report.facts import Report
+from ..verification.verify import keep_samples
+
+FAILED = 'failed'
+
+
+def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
+    """Move each artifact to its place, with the report of its run, and return the report with the new paths.
+
+    ``report.json`` in the root is a link to the one in the first backend's folder: file and report change in the same step, so that a
+    kill never leaves one run's file under another run's report.
+    """
+    made = report.artifacts
+    for artifact in made:
+        _refuse_what_was_changed(artifact)
+        if keep:
+            keep_samples(artifact, samples, report.tolerance)
+    roots = [_root(report.work_dir, report.passed_in(check.backend) is not False) for check in report.checks]
+    report = replace(report, artifacts=tuple(
+        Artifact(artifact.backend, root / artifact.backend / artifact.file.name,
+                 artifact.write_manifest(verified=report.passed_in(artifact.backend)))
+        for artifact, root in zip(made, roots, strict=True)))
+    for artifact, root in zip(made, roots, strict=True):
+        write_json(artifact.folder / REPORT, report.as_dict())
+        publish(artifact.folder, root / artifact.backend)
+        if root == report.work_dir:
+            _forget_failure(report.work_dir / FAILED, artifact.backend)
+    if not made:
+        # Nothing to lie beside; what was there before stays, and why there is nothing new must be found somewhere.
+        (report.work_dir / FAILED).mkdir(parents=True, exist_ok=True)
+        write_json(report.work_dir / FAILED / REPORT, report.as_dict())
+    for artifact, root in reversed(list(zip(made, roots, strict=True))):
+        link(root / REPORT, f'{artifact.backend}/{REPORT}')
+    if report.work_dir not in roots:
+        # A good file of an earlier run stays where it is, with its own report; what this run says is that it failed.
+        link(report.work_dir / REPORT, f'{FAILED}/{REPORT}')
+    return report
+
+
+def _forget_failure(failed: Path, backend: str) -> None:
+    """Remove a failed result of this backend once it passes."""
+    if not failed.is_dir():
+        return
+    if (failed / backend).is_dir():
+        shutil.rmtree(failed / backend)
+    (failed / f'repro_{backend}.py').unlink(missing_ok=True)
+    if not (failed / REPORT).exists() or {path.name for path in failed.iterdir()} == {REPORT}:
+        (failed / REPORT).unlink(missing_ok=True)
+    if not any(failed.iterdir()):
+        failed.rmdir()
+
+
+def _root(work_dir: Path, good: bool) -> Path:
+    return work_dir if good else work_dir / FAILED
+
+
+def _refuse_what_was_changed(artifact: Artifact) -> None:
+    """Raise if the file is not the one that was checked."""
+    reason = stale(artifact.folder, Artifact.read(artifact.folder).manifest)
+    if reason:
+        raise VerificationError(f'after it was checked, {reason}')

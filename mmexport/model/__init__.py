@@ -1,0 +1,1 @@
+"""Read configs, and build and load models."""

@@ -1,0 +1,168 @@
+"""Build and load the model of a config: in eval mode, on one device."""
+from __future__ import annotations
+
+import copy
+import importlib.util
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ..compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
+from ..errors import ConfigError, InputError, SetupError
+from .checkpoint import LoadReport, load_into, read_state_dict
+from .config import PACKAGES
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+# What can change a result beside torch, mmcv and what a file goes through after torch.
+VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'mmpretrain', 'numpy')
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """Hold the options of reading a checkpoint; see `mmexport.model.checkpoint.read_state_dict`."""
+
+    ema: bool = False
+    trust: bool = False
+    allow_partial: bool = False
+
+
+def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device = 'cpu',
+               options: CheckpointOptions | None = None) -> tuple[nn.Module, LoadReport | None]:
+    """Build ``cfg.model`` without downloading anything, load `checkpoint` and move it to `device`.
+
+    Raises:
+        SetupError: a package is missing, or `device` is not there.
+        ConfigError: a type in the config is in no installed registry.
+        CheckpointError: see `read_state_dict` and `load_into`.
+    """
+    device = check_device(device)
+    options = options or CheckpointOptions()
+    state = None if checkpoint is None else read_state_dict(checkpoint, options.ema, options.trust)
+    model = build_model(cfg)
+    fit = None if state is None else load_into(model, state, str(checkpoint), options.allow_partial, lambda: build_model(cfg))
+    model.dataset_meta = dataset_meta(cfg, state.meta if state else {})  # type: ignore[assignment]
+    return model.to(device).eval(), fit
+
+
+def dataset_meta(cfg: Config, checkpoint_meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return class names and palette of the checkpoint's dataset, else the METAINFO of the config's own dataset."""
+    saved = checkpoint_meta.get('dataset_meta')
+    if isinstance(saved, Mapping) and saved.get('classes'):
+        return _meta(saved)
+    # mmengine's files of before 0.3, and mmseg 0.x and mmdet 2.x, keep them here.
+    if checkpoint_meta.get('CLASSES'):
+        return _meta({'classes': checkpoint_meta['CLASSES'], 'palette': checkpoint_meta.get('PALETTE')})
+    dataset = (cfg.get('test_dataloader') or {}).get('dataset') or {}
+    while 'dataset' in dataset:
+        dataset = dataset['dataset']
+    own = _metainfo_of(dataset['type'], cfg.get('default_scope') or 'mmengine') if isinstance(dataset.get('type'), str) else {}
+    for given in (dataset.get('metainfo'), cfg.get('metainfo'), cfg.get('dataset_meta'), own):
+        if isinstance(given, Mapping) and given.get('classes'):
+            return _meta(given)
+    return {'classes': []}
+
+
+def _meta(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return class names, and colours if there is one for each of them."""
+    classes = [given['classes']] if isinstance(given['classes'], str) else given['classes']
+    names = [str(name) for name in classes]
+    palette = given.get('palette')
+    known = isinstance(palette, (list, tuple)) and len(palette) == len(names)
+    return {'classes': names, **({'palette': [list(map(int, colour)) for colour in palette]} if known and palette else {})}
+
+
+def _metainfo_of(dataset: str, scope: str) -> Mapping[str, Any]:
+    import importlib
+
+    from mmengine.registry import DATASETS, DefaultScope
+    try:
+        importlib.import_module(f'{scope}.datasets')
+    except ImportError:  # Names of classes are a courtesy; without the packages that datasets need there are none.
+        return {}
+    with DefaultScope.overwrite_default_scope(scope):
+        return getattr(DATASETS.get(dataset), 'METAINFO', None) or {}
+
+
+def build_model(cfg: Config) -> nn.Module:
+    """Build ``cfg.model`` in eval mode, with plain BatchNorm for SyncBN (which refuses the CPU)."""
+    check_packages()
+    provide_mmcv_ext()
+    provide_torchvision_ops()
+    from mmengine.model import revert_sync_batchnorm
+    from mmengine.registry import MODELS, DefaultScope
+    scope = cfg.get('default_scope') or 'mmengine'
+    _import_scope(scope)
+    with DefaultScope.overwrite_default_scope(scope), warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        try:
+            # A copy: mmseg moves `pretrained` into the backbone's config, and then refuses to build from it again.
+            model = MODELS.build(copy.deepcopy(cfg.model))
+        except KeyError as exc:
+            if 'registry' not in str(exc):
+                raise ConfigError(f'the model cannot be built from this config: {exc}') from exc
+            text, packaged = _unknown_type(exc)
+            raise (SetupError if packaged else ConfigError)(text) from exc
+        except (ImportError, ModuleNotFoundError) as exc:
+            raise ConfigError(f'building the model needs what is not installed: {exc}') from exc
+        except (TypeError, ValueError, AttributeError, AssertionError) as exc:
+            raise ConfigError(f'the model cannot be built from this config: {type(exc).__name__}: {str(exc).splitlines()[0]}') from exc
+    return revert_sync_batchnorm(model).eval()
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(device)
+    except RuntimeError as exc:
+        raise InputError(f'--device {device}: expected cpu, cuda or cuda:N') from exc
+    if device.type not in ('cpu', 'cuda'):
+        raise InputError(f'--device {device}: expected cpu, cuda or cuda:N')
+    if device.type == 'cuda':
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            raise SetupError(f'{device} was asked for, but torch {torch.__version__} sees {count} CUDA devices here')
+    return device
+
+
+def _import_scope(scope: str) -> None:
+    if scope == 'mmengine':
+        return
+    try:
+        importlib.import_module(scope)
+        importlib.import_module(f'{scope}.models')
+    except ModuleNotFoundError as exc:
+        missing = (exc.name or '').split('.')[0]
+        remedy = PACKAGES.get(missing, f'pip install {missing}')
+        raise SetupError(f'the config belongs to {scope}, which needs {missing}, and that is not installed: {remedy}') from exc
+
+
+def _unknown_type(exc: KeyError) -> tuple[str, bool]:
+    """Return the message for a type that no registry has, and whether a package that is not installed has it."""
+    from mmengine.registry import DefaultScope
+    text = str(exc.args[0]) if exc.args else str(exc)
+    first = text.split('. Please')[0]
+    current = DefaultScope.get_current_instance()
+    scope = current.scope_name if current else ''
+    prefixes = [name for name in PACKAGES if f'{name}.' in first and name != scope]
+    remedy = PACKAGES[prefixes[0]] if prefixes else ("name the module that registers it in the config's custom_imports=dict("
+                                                     "imports=['your.module']), with its folder on PYTHONPATH")
+    missing = bool(prefixes) and importlib.util.find_spec(prefixes[0]) is None
+    return f'{first}. No installed package has it: {remedy}', missing
+
+
+def versions() -> dict[str, Any]:
+    """Return the versions of everything that can change a result, for manifests and reports."""
+    import platform
+
+    from ..backends.base import format_packages
+    from ..compat.packages import installed_version, mmcv_distribution
+    found: dict[str, Any] = {'python': platform.python_version(), 'torch': torch.__version__, 'mmcv_ops': provide_mmcv_ext()}
+    name, version = mmcv_distribution()
+    found[name] = version
+    found.update({package: its for package in (*VERSIONED, *format_packages()) if (its := installed_version(package))})
+    return found

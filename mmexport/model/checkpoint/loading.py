@@ -1,0 +1,86 @@
+"""Load a state dict into a model, and count and name every difference."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...errors import CheckpointError
+from .reading import StateDict
+
+# More than this share of missing keys means a checkpoint of another config.
+MAX_MISSING = 0.01
+# Heads that only training has.
+TRAINING_ONLY = ('auxiliary_head', 'loss')
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """Hold how a checkpoint fitted a model; the lists hold key names."""
+
+    source: str
+    expected: int
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    misshaped: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool = False,
+              rebuild: Callable[[], nn.Module] | None = None) -> LoadReport:
+    """Copy `state` into `model`; `name` is the checkpoint's, for messages.
+
+    Args:
+        rebuild: builds the model anew, to tell a buffer that it works out by itself from one that was learned.
+
+    Raises:
+        CheckpointError: weights that inference reads are missing or have another shape (a classifier of another number of classes is
+            two keys of hundreds, and leaves the model with random ones), or 1% of all keys; and `allow_partial` is off.
+    """
+    own = model.state_dict()
+    # torch writes num_batches_tracked only since 1.0 and inference never reads it.
+    wanted = {key for key in own if not key.endswith('num_batches_tracked')}
+    misshaped = tuple(f'{key}: {tuple(state.tensors[key].shape)} in the file, {tuple(own[key].shape)} in the model'
+                      for key in sorted(own) if key in state.tensors and state.tensors[key].shape != own[key].shape)
+    missing = tuple(sorted(wanted - state.tensors.keys()))
+    unexpected = tuple(sorted(state.tensors.keys() - own.keys()))
+    report = LoadReport(state.source, len(wanted), missing, unexpected, misshaped)
+    lost = len(missing) + len(misshaped)
+    buffers = _computed(model, {line.split(':')[0] for line in missing + misshaped}, rebuild)
+    needed = tuple(line for line in missing + misshaped if _is_read(line.split(':')[0], buffers))
+    if (needed or lost > MAX_MISSING * len(wanted)) and not allow_partial:
+        first = (needed or missing)[0]
+        raise CheckpointError(
+            f'{name} has {len(wanted) - lost} of {len(wanted)} keys of {type(model).__name__} ({len(missing)} missing, '
+            f'{len(misshaped)} of another shape, {len(unexpected)} unexpected); is it for another config? First: {first}. '
+            + ('Nothing of it can be loaded' if lost == len(wanted) else 'To load it all the same: --allow-partial'))
+    model.load_state_dict({key: value for key, value in state.tensors.items()
+                           if key in own and value.shape == own[key].shape}, strict=False)
+    return report
+
+
+def _computed(model: nn.Module, keys: set[str], rebuild: Callable[[], nn.Module] | None) -> set[str]:
+    """Return the buffers of `keys` that the model works out by itself: whole numbers, and tables that every build fills alike.
+
+    A buffer of one value throughout is taken for a place that training fills.
+    """
+    held = {key: buffer for key, buffer in model.named_buffers() if key in keys}
+    whole = {key for key, buffer in held.items() if not buffer.is_floating_point()}
+    tables = {key for key, buffer in held.items() if key not in whole and buffer.unique().numel() > 1}
+    if not tables or rebuild is None:
+        return whole
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(54321)
+        other = dict(rebuild().named_buffers())
+    return whole | {key for key in tables if key in other and torch.equal(other[key], held[key].to(other[key]))}
+
+
+def _is_read(key: str, computed: set[str]) -> bool:
+    """Return whether inference reads `key` and the model does not compute it itself, like a table of positions."""
+    parts = key.split('.')
+    return not any(part.startswith(TRAINING_ONLY) for part in parts) and key not in computed

@@ -1,0 +1,134 @@
+"""Read any OpenMMLab config and the optional ``export`` section in it."""
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
+from ..errors import ConfigError, SetupError, causes
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+# What brings a scope's registry, for the message of a type that nobody has.
+PACKAGES = {'mmdet': "pip install 'mmexport[det]'", 'mmseg': "pip install 'mmexport[seg]'", 'mmpretrain': 'pip install mmpretrain',
+            'mmcls': 'pip install mmpretrain', 'mmpose': 'pip install mmpose', 'mmaction': 'pip install mmaction2'}
+
+DEFAULTS: dict[str, Any] = dict(
+    backends=[dict(type='TorchScript')],
+    task=None,
+    outputs='final',
+    inputs=dict(shape=None, batch=None, dynamic=('batch', 'height', 'width'), normalize=False, image=None),
+    patches='auto',
+    verify=dict(shapes=None, batch=None, tolerance=dict(scale=1e-4), noises=3, accept_branches=()),
+)
+
+
+def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Config:
+    """Read a config of mmdet, mmseg, mmexport or a user's project, with its ``custom_imports``.
+
+    Raises:
+        ConfigError: the file is missing, cannot be run, or imports what is not installed; the message names it.
+    """
+    from mmengine.config import Config
+    # A config may import mmcv.ops itself, by custom_imports=['mmdet.models'].
+    check_packages()
+    path = _installed(str(path)) if '::' in str(path) else Path(path)
+    if not path.is_file():
+        raise ConfigError(f'{path}: no such config file')
+    provide_mmcv_ext()
+    provide_torchvision_ops()
+    try:
+        cfg = Config.fromfile(path)
+    except (ImportError, ModuleNotFoundError) as exc:
+        _refuse_missing_package(path, exc)
+        raise ConfigError(f'{path} imports what is not there: {_first_cause(exc)}. Install it, or put its folder on PYTHONPATH: a '
+                          'name in custom_imports is imported from there') from exc
+    except Exception as exc:
+        _refuse_missing_package(path, exc)
+        raise ConfigError(f'{path} cannot be read as a config: {type(exc).__name__}: {exc}') from exc
+    if 'model' not in cfg:
+        raise ConfigError(f'{path} has no model; a config of mmdet or mmseg was expected')
+    if 'export' not in cfg and (close := get_close_matches('export', [str(key) for key in cfg], 1, 0.8)):
+        raise ConfigError(f'{path.name} has a section {close[0]!r}, which nothing reads: is it meant to be export?')
+    if options:
+        try:
+            cfg.merge_from_dict(options)
+        except (KeyError, TypeError, IndexError) as exc:
+            raise ConfigError(f'an override does not fit {path.name}: {exc}') from exc
+    return cfg
+
+
+def _installed(name: str) -> Path:
+    """Return the file of ``mmdet::retinanet/...py``, a config of an installed package."""
+    from importlib.util import find_spec
+    package, _, relative = name.partition('::')
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise SetupError(f'{name}: {package} is not installed: {PACKAGES.get(package, f"pip install {package}")}')
+    return Path(spec.origin).parent / '.mim' / 'configs' / relative
+
+
+def _refuse_missing_package(path: Path, exc: BaseException) -> None:
+    """Raise a SetupError if a config fails because a package of OpenMMLab is not installed."""
+    from importlib.util import find_spec
+    said = ' '.join(str(cause) for cause in causes(exc))
+    for package, remedy in PACKAGES.items():
+        if re.search(rf'\b{package}\b', said) and find_spec(package) is None:
+            raise SetupError(f'{path} needs {package}, which is not installed: {remedy}') from exc
+
+
+def export_section(cfg: Config) -> dict[str, Any]:
+    """Return the ``export`` section merged over the defaults.
+
+    Raises:
+        ConfigError: a key is unknown, so that a misspelt one is not silently without effect.
+    """
+    given = cfg.get('export', {})
+    given = given.to_dict() if hasattr(given, 'to_dict') else dict(given)
+    section: dict[str, Any] = {}
+    _refuse_unknown('export', given, DEFAULTS)
+    for key, default in DEFAULTS.items():
+        value = given.get(key, default)
+        if isinstance(default, dict):
+            _refuse_unknown(f'export.{key}', value, default)
+            value = {**default, **value}
+        section[key] = value
+    _check_types(section)
+    if section['outputs'] not in ('final', 'raw'):
+        raise ConfigError(f"export.outputs is {section['outputs']!r}; it can be 'final' or 'raw'")
+    return section
+
+
+def _check_types(section: dict[str, Any]) -> None:
+    verify, inputs = section['verify'], section['inputs']
+    try:
+        float(verify['tolerance']['scale'])
+        small = min(int(verify['noises']), *(int(batch) - 1 for batch in (verify['batch'], inputs['batch']) if batch is not None), 0)
+        unknown = sorted(set(inputs['dynamic'] or ()) - {'batch', 'height', 'width'})
+        [int(side) for side in inputs['shape'] or ()]
+        [int(side) for size in verify['shapes'] or () for side in size]
+    except (TypeError, ValueError, KeyError) as exc:
+        raise ConfigError(f'export: {type(exc).__name__}: {exc}; expected tolerance=dict(scale=1e-4), whole numbers for noises and batch, '
+                          'shape=(1, 3, H, W), dynamic=(\'batch\', ...) and shapes=[(H, W), ...]') from exc
+    if unknown:
+        raise ConfigError(f"export.inputs.dynamic names {unknown[0]!r}; there are 'batch', 'height' and 'width'")
+    if small < 0 or not 0 < float(verify['tolerance']['scale']) < 1:
+        raise ConfigError('export: batches are at least 1, noises at least 0, and tolerance.scale lies between 0 and 1')
+
+
+def _refuse_unknown(where: str, given: Any, known: dict[str, Any]) -> None:
+    if not isinstance(given, dict):
+        raise ConfigError(f'{where} is {given!r}; a dict was expected, with {", ".join(known)}')
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ConfigError(f"{where} has no key {unknown[0]!r}; it has {', '.join(known)}")
+
+
+def _first_cause(exc: BaseException) -> str:
+    """Return the first line of the innermost cause: mmengine reports a failed import with all of sys.path."""
+    while exc.__cause__ or exc.__context__:
+        exc = exc.__cause__ or exc.__context__  # type: ignore[assignment]
+    return str(exc).splitlines()[0]

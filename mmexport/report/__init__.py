@@ -1,0 +1,4 @@
+"""Hold the facts of one run, and render them."""
+from .facts import Report
+
+__all__ = ['Report']

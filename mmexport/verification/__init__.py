@@ -1,0 +1,1 @@
+"""Compute what unpatched eager answers, and verify files against it."""

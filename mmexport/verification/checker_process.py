@@ -1,0 +1,54 @@
+"""Start the process that checks a file while the file is being made: its imports take seconds, and lowering one core."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+CHECKER = Path(__file__).parents[1] / 'checker'
+
+
+class FreshProcess:
+    """Run a Python process with torch, numpy and one runtime imported, which waits for the order to check a file.
+
+    Args:
+        backend: whose runtime is imported meanwhile.
+        scratch: a folder that takes what the process says, which nobody reads while it waits.
+    """
+
+    def __init__(self, backend: str, scratch: Path) -> None:
+        self.backend = backend
+        scratch.mkdir(parents=True, exist_ok=True)
+        self._said = scratch / f'{backend}.stderr'
+        with self._said.open('wb') as said:
+            self._child = subprocess.Popen([sys.executable, str(CHECKER), '--wait-for', backend], stdin=subprocess.PIPE,
+                                           stdout=subprocess.DEVNULL, stderr=said, text=True)
+
+    def run(self, arguments: Sequence[str]) -> tuple[int, str]:
+        """Pass `arguments` to the checker, once for each process; return its exit code and stderr."""
+        # One that died while it waited hears nothing: then its code and its words are the answer.
+        self._child.communicate(json.dumps(list(arguments)) + '\n')
+        return self._child.returncode, self._said.read_text(errors='replace')
+
+    @property
+    def unasked(self) -> bool:
+        return self._child.stdin is not None and not self._child.stdin.closed
+
+    def close(self) -> None:
+        """End the process if it was never asked."""
+        if self.unasked:
+            self._child.kill()
+            self._child.communicate()
+
+
+@contextmanager
+def waiting(backend: str, scratch: Path) -> Iterator[FreshProcess]:
+    """Start a process for the file of `backend`, and end it afterwards."""
+    process = FreshProcess(backend, scratch)
+    try:
+        yield process
+    finally:
+        process.close()

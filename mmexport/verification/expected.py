@@ -1,0 +1,198 @@
+"""Compute what the unpatched eager model answers, how sure it is of it, and what the patched one answers."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..adapters import Adapter
+from ..adapters.base import OutputSpec
+from ..branches import recorded
+from ..checker.compare import compare, lost_of, median_of
+from ..checker.main import EAGER
+from ..checker.samples import Sample
+from ..checker.timing import typical
+from ..inputs.real_image import PHOTOGRAPH
+from .memory import Memory
+from .noise_floor import NUDGE, clear_of_cliffs, noise
+
+if TYPE_CHECKING:
+    from ..utils.progress import Progress
+    from .verify import Verification
+
+NOISE = 1e-6
+CLOSER = 9
+# Seeds of noise that no floor is computed with.
+OTHERS = 3000
+# Of the units of one sample: a query that jumps moves all pixels that it has a share in. Whether it does jump, eager's own runs tell.
+JUMPING = 0.5
+# A file rounds at every layer, and the noise is added to the input alone. In an ill-conditioned model (K-Net with seeded weights)
+# both errors are near the tolerance: what noise moves by half of it, a file may move beyond it.
+CLOSER_TOLERANCE = ILL_CONDITIONED = 0.5
+# A floor beyond this share is worth a few runs with other noise on small inputs (of so many numbers).
+JUMPS, CALMER, SMALL = 0.01, 3, 3 * 100_000
+
+
+def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int, memory: Memory, *,
+           as_given: Collection[str] = (PHOTOGRAPH,), once: Collection[str] = ()) -> list[Sample]:
+    """Run the unpatched eager model on every image, and up to `noises` times on the image with noise of 1e-6 of its scale.
+
+    The share of units that the noise alone moves beyond the tolerance is the model's own floor: masked attention compares a sigmoid
+    with 0.5, PointRend takes the top k, and both turn rounding into jumps that no export can avoid. Where the first noise moves nothing
+    in any image, the others are left out: the model has no such jumps, or few, of which `second_look` takes care. A synthetic image
+    on which the model has a few close calls is first moved off them.
+
+    Args:
+        as_given: names of images that are not moved: somebody's pictures, and inputs made for this model.
+        once: names of large images, on which eager runs once and without noise.
+    """
+    samples = []
+    for name, image in images.items():
+        moved = name not in as_given and name not in once
+        if moved:
+            image = clear_of_cliffs(image, partial(_close_calls, adapter, memory, name))
+        sample = _expected(adapter, name, image, memory)
+        if name not in once:
+            sample = replace(sample, floors=_floors(adapter, sample, image, range(noises)[:1], tolerance, memory))
+        if moved and _jumps(sample) and image.numel() <= SMALL:
+            sample = _calmer(adapter, sample, image, range(noises)[:1], tolerance, memory)
+        samples.append(sample)
+    if not any(model_floors(samples).values()):
+        return samples
+    device = next(iter(images.values())).device
+    return [sample if sample.name in once else replace(sample, floors=_floors(adapter, sample, sample.image.to(device), range(1, noises),
+                                                                              tolerance, memory)) for sample in samples]
+
+
+def _expected(adapter: Adapter, name: str, image: Tensor, memory: Memory) -> Sample:
+    run = _run(adapter, memory, name, 'eager', image)
+    return Sample(name, image.cpu().clone(), run.outputs, run.evidence, raw=run.raw, raw_evidence=run.raw_evidence)
+
+
+def _jumps(sample: Sample) -> bool:
+    return max(sample.floors.values(), default=0.0) > JUMPS
+
+
+def _calmer(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, memory: Memory) -> Sample:
+    """Return the sample of a slightly noisy `image` on which eager does not jump, or `sample` if none is found.
+
+    A floor counts for all samples, so one small input at a threshold that `clear_of_cliffs` does not see would excuse much in all.
+    """
+    for trial in range(CALMER):
+        nudged = image + noise(image, OTHERS + trial, NUDGE)
+        other = _expected(adapter, sample.name, nudged, memory)
+        other = replace(other, floors=_floors(adapter, other, nudged, trials, tolerance, memory))
+        if not _jumps(other):
+            return other
+    # Of the last run, branches were recorded of another image.
+    _expected(adapter, sample.name, image, memory)
+    return sample
+
+
+def _close_calls(adapter: Adapter, memory: Memory, name: str, image: Tensor) -> int:
+    return memory.close_calls(adapter, name, adapter.preprocess(image.clone()))
+
+
+def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
+                memory: Memory, step: Progress) -> list[Sample] | None:
+    """Compute floors with more noises for samples with a few jumps of the file and none of eager; None if there are none.
+
+    A jump that three noises miss, a fourth may show; if no noise makes eager itself jump there, the file is at fault. Errors that no
+    floor would excuse (most units, the median, anything of 1e-2) do not lead here.
+    """
+    floors = model_floors(samples)
+    suspects = {row.sample for check in checks for row in check.rows if row.stage == EAGER and not row.passed
+                and not row.problem and replace(row, floor=max(floors.get(row.output, 0.0), JUMPING),
+                                                median_floor=1.0).passed}
+    # What is off in every sample, in none of which the first noise moved anything, is no jump.
+    if not suspects or len(samples) > 1 and suspects == {sample.name for sample in samples}:
+        return None
+    trials = range(100, 100 + CLOSER)
+    with step(f'Running eager on {len(suspects)} inputs with {CLOSER} more noises'):
+        return [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), trials, tolerance, memory,
+                                               CLOSER_TOLERANCE))
+                if sample.name in suspects else sample for sample in samples]
+
+
+def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, memory: Memory,
+            share: float = 1.0) -> dict[str, float]:
+    """Return by output the largest share of units that a noise moves beyond the tolerance, and at least the sample's own.
+
+    Args:
+        share: of the tolerance, beyond which units of continuous outputs count; decisions keep the whole one.
+    """
+    specs, raw_specs = ([spec.as_dict() for spec in found] for found in (adapter.specs, adapter.raw_specs))
+    floors = dict(sample.floors)
+    for trial in trials:
+        noisy = _run(adapter, memory, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
+        rows = []
+        for factor in {1.0, share}:
+            common: dict[str, Any] = dict(sample=sample.name, stage='noise', tolerance=factor * tolerance)
+            compared = compare(specs, sample.expected, list(noisy.outputs.values()), sample.evidence, **common)
+            if sample.raw:
+                compared += compare(raw_specs, sample.raw, list(noisy.raw.values()), sample.raw_evidence, **common)
+            rows += [row for row in compared if factor == 1.0 or row.continuous]
+        for row in rows:
+            floors[row.output] = max(floors.get(row.output, 0.0), row.beyond or 0.0)
+            if row.lost:
+                floors[lost_of(row.output)] = max(floors.get(lost_of(row.output), 0.0), row.lost)
+            if row.median and row.median > ILL_CONDITIONED * tolerance:
+                floors[median_of(row.output)] = max(floors.get(median_of(row.output), 0.0), row.median)
+    return floors
+
+
+def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device, memory: Memory) -> list[Sample]:
+    """Add the outputs of the patched eager model to the samples; call it inside `patched`."""
+    return [replace(sample, patched=_run(adapter, memory, sample.name, 'patched', sample.image.to(device)).outputs)
+            for sample in samples]
+
+
+def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
+    """Return by output the largest floor of all samples."""
+    floors: dict[str, float] = {}
+    for sample in samples:
+        for name, share in sample.floors.items():
+            floors[name] = max(floors.get(name, 0.0), share)
+    return floors
+
+
+def typical_seconds(adapter: Adapter, image: Tensor) -> float:
+    """Return the median time of a call of the unpatched eager model, measured as that of the file."""
+    with torch.no_grad():
+        return typical(lambda: adapter(image), image.device)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Hold outputs by name with their evidence, and for decisions also the raw outputs; on the CPU."""
+
+    outputs: dict[str, Tensor]
+    evidence: dict[str, Tensor]
+    raw: dict[str, Tensor]
+    raw_evidence: dict[str, Tensor]
+
+
+def _run(adapter: Adapter, memory: Memory, name: str, when: str, image: Tensor) -> Run:
+    with torch.no_grad():
+        # A copy: a model that writes into its input must not change what the file is given.
+        image = adapter.preprocess(image.clone())
+        raw, seen = memory.watch(adapter, name, when, image)
+        with recorded(memory.branches[name], image) if when == 'eager' and memory.note is None else nullcontext():
+            outputs = adapter.decide(raw, image)
+        final = adapter.outputs == 'final'
+        evidence = adapter.evidence(raw, image, seen) if final and when == 'eager' else seen
+    return Run(_named(adapter.specs, outputs), _on_cpu(evidence), _named(adapter.raw_specs, raw) if final else {},
+               _on_cpu(seen) if final else {})
+
+
+def _named(specs: Sequence[OutputSpec], outputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {spec.name: output.cpu() for spec, output in zip(specs, outputs, strict=True)}
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key: tensor.cpu() for key, tensor in tensors.items()}

@@ -1,0 +1,197 @@
+"""Compare the model's own ``test_step`` with the adapter's outputs, on every sample.
+
+Everything else in a verification compares an adapter with itself; here OpenMMLab's own post-processing has the word. It does not depend on
+a format, so it runs once: a file that agrees with the adapter, and an adapter that agrees with ``test_step``, leave no room for a third.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from textwrap import wrap
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..adapters import Adapter
+from ..adapters.mask_classification import boxes_of
+from ..branches import Run, recorded
+from ..checker.compare import compare
+from ..checker.comparison import DEFAULT_TOLERANCE
+from ..checker.continuous import compare_continuous
+from ..checker.instances import compare_instances
+from ..checker.labels import compare_labels, compare_panoptic
+from ..checker.samples import Sample
+from ..inputs.real_image import Photograph
+from ..inputs.windows import joined
+from ..utils.override import answering
+from ..utils.randomness import drawn_alike
+
+
+@dataclass(frozen=True)
+class PipelineCheck:
+    """Hold the comparison of one sample with ``test_step``, without padding; or why that was not run."""
+
+    sample: str
+    agreement: float = 0.0
+    reason: str | None = None
+    padded: tuple[int, int] = (0, 0)
+    image: tuple[int, ...] = ()
+    skipped: str | None = None
+
+    @property
+    def passed(self) -> bool | None:
+        return None if self.skipped else self.reason is None
+
+    @property
+    def summary(self) -> str:
+        if self.skipped:
+            return f'not run: {self.skipped}'
+        words = f"{self.agreement:.3%} agrees ({'pass' if self.passed else 'FAIL'})"
+        return f'{words}, padding {self.padded[0]}x{self.padded[1]}' if any(self.padded) else words
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), 'passed': self.passed}
+
+
+def why_not_run(adapter: Adapter) -> str | None:
+    """Return why there is nothing to compare with ``test_step``, or None."""
+    if adapter.outputs != 'final':
+        return 'raw outputs hold no decisions'
+    if not callable(getattr(adapter.model, 'test_step', None)):
+        return f'{type(adapter.model).__name__} has no test_step'
+    return None
+
+
+def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photograph: Photograph | None = None,
+                 tolerance: float = DEFAULT_TOLERANCE, steps: list[Run] | None = None) -> PipelineCheck:
+    """Compare the adapter's outputs in `sample` with ``test_step`` on the same input, unless `why_not_run`.
+
+    Args:
+        photograph: where the sample is a picture that the test pipeline made; then ``test_step`` gets what the pipeline returned, and
+            does its own preprocessing.
+        steps: gets what ``test_step`` decided by values, where it can be recorded.
+    """
+    image = sample.image.to(device)
+    facts: dict[str, Any] = dict(image=tuple(image.shape))
+    window = adapter.notes().get('sliding', {}).get('window')
+    if window and (image.shape[2] > window[0] or image.shape[3] > window[1]):
+        return PipelineCheck(sample.name, skipped='it is larger than the window that test_step slides', **facts)
+    with torch.no_grad():
+        if photograph is None or photograph.packed is None:
+            answers = _on_cpu(adapter.read(_test_step_on(adapter, image, steps)))
+            return _judged(adapter, sample, answers, tolerance, facts)
+        answers = _on_cpu(adapter.read(run_test_step(adapter, photograph.packed)))
+        if not any(photograph.padding):
+            return _judged(adapter, sample, answers, tolerance, facts)
+        normalized = adapter.preprocess(image)
+        raw = tuple(sample.raw[spec.name].to(device) for spec in adapter.raw_specs)
+        excused = adapter.padding_decides(raw, normalized, *photograph.img_shape)
+    shares = _cropped_agreements(answers, sample, *photograph.img_shape, excused)
+    wrong = f'{min(shares):.2%} agrees with test_step, 100.00% must' if min(shares) < 1 else None
+    return PipelineCheck(sample.name, min(shares), wrong, photograph.padding, **facts)
+
+
+def _judged(adapter: Adapter, sample: Sample, answers: Mapping[str, Tensor], tolerance: float, facts: dict[str, Any]) -> PipelineCheck:
+    """Compare by the rules of the checker, scores included; the evidence is of the adapter's rows, so those are expected."""
+    specs = [spec.as_dict() for spec in adapter.specs]
+    rows = compare(specs, sample.expected, [answers[str(spec['name'])] for spec in specs], sample.evidence, sample=sample.name,
+                   stage='test_step vs adapter', floors=sample.floors, tolerance=tolerance)
+    wrong = next((f'{row.output}: {row.reason}' for row in rows if not row.passed), None)
+    return PipelineCheck(sample.name, min(1 - (row.beyond or 0.0) if row.problem is None else 0.0 for row in rows), wrong, **facts)
+
+
+def _test_step_on(adapter: Adapter, image: Tensor, steps: list[Run] | None = None) -> list[Any]:
+    """Run ``test_step`` on an image that is preprocessed already; `steps` gets what it decided, if recording does not disturb it."""
+    image = adapter.preprocess(image)
+
+    def run(image: Tensor) -> list[Any]:
+        ready = dict(inputs=image, data_samples=adapter.data_samples(image))
+        with answering(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), drawn_alike():
+            found: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
+        return found
+
+    if steps is None:
+        return run(image)
+    step, marked = Run(), image.clone()
+    try:
+        with recorded(step, marked):
+            found = run(marked)
+    except Exception:  # If it is the model's own error it comes again.
+        return run(image)
+    steps.append(step)
+    return found
+
+
+def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
+    """Return the data samples of ``model.test_step``, at the pipeline's size and not resized back to the file's."""
+    packed = deepcopy(dict(packed))
+    sample = packed['data_samples']
+    size = tuple(sample.metainfo['img_shape'][:2])
+    sample.set_metainfo(dict(ori_shape=size, scale_factor=(1.0, 1.0)))
+    with drawn_alike():
+        found: list[Any] = adapter.model.test_step(dict(inputs=[packed['inputs']], data_samples=[sample]))  # type: ignore[operator]
+    return found
+
+
+def check_slid(adapter: Adapter, windows: Sample, whole: Tensor, tolerance: float = DEFAULT_TOLERANCE) -> PipelineCheck:
+    """Compare a whole picture, joined from the logits of its `windows`, with what ``test_step`` makes of `whole` by sliding."""
+    sliding = adapter.notes()['sliding']
+    with torch.no_grad():
+        answers = _on_cpu(adapter.read(_test_step_on(adapter, whole)))
+    expected = {'logits': joined(windows.expected['logits'], whole.shape[2:], sliding)}
+    sample = Sample('slid picture', whole.cpu(), expected, floors=windows.floors)
+    return _judged(adapter, sample, answers, tolerance, dict(image=tuple(whole.shape)))
+
+
+def _cropped_agreements(answers: Mapping[str, Tensor], sample: Sample, height: int, width: int, excused: Tensor | None) -> list[float]:
+    """Return the share of pixels, or of instance rows, that agree where eager is clear and there is no padding."""
+    expected = {name: tensor[..., :height, :width] if tensor.dim() > 2 and tensor.shape[-1] == sample.image.shape[-1] else tensor
+                for name, tensor in sample.expected.items()}
+    evidence = {name: tensor[..., :height, :width] if tensor.dim() > 2 else tensor for name, tensor in sample.evidence.items()}
+    shares = []
+    if 'panoptic' in answers:
+        near = evidence.get('near', torch.zeros_like(expected['panoptic'])).bool()
+        near = near if excused is None else near | excused.cpu()
+        shares.append(_share(compare_panoptic(expected['panoptic'], answers['panoptic'], {'near': near})))
+    if 'labels' in answers and answers['labels'].dim() == 3:
+        shares.append(_share(compare_labels(expected['labels'], answers['labels'], evidence, DEFAULT_TOLERANCE)))
+    if 'scores' in answers and answers['scores'].dim() == 3:
+        beyond = float(compare_continuous('map', 'scores', expected, answers, {}, DEFAULT_TOLERANCE).get('beyond', 1.0))
+        shares.append(1 - max(beyond - sample.floors.get('scores', 0.0), 0.0))
+    if 'masks' in answers:
+        rows = {**{name: expected[name] for name in ('scores', 'labels', 'num', 'masks')}, 'boxes': boxes_of(expected['masks'])}
+        # A row's score is a mean over its mask, from which mmdet leaves the padding out: with padding there is nothing to compare.
+        any_score = 1 / max(float(rows['scores'].abs().max()), 1e-12)
+        shares.append(_share(compare_instances(rows, answers, evidence, any_score)))
+    if not shares:
+        shares.append(float(torch.allclose(expected['logits'], answers['logits'], rtol=1e-3,
+                                           atol=DEFAULT_TOLERANCE * float(expected['logits'].abs().max()))))
+    return shares
+
+
+def _share(verdict: Mapping[str, Any]) -> float:
+    return 1 - float(verdict.get('beyond', 1.0))
+
+
+def _on_cpu(answers: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.cpu() for name, tensor in answers.items()}
+
+
+def summary_lines(checks: Sequence[PipelineCheck]) -> list[str]:
+    """Return one line for all samples that agree, and one for each that does not or was not run."""
+    if not checks:
+        return []
+    agree = [check for check in checks if check.passed]
+    lines = []
+    if agree:
+        padded = [f'{check.sample} padded by {check.padded[0]}x{check.padded[1]}' for check in agree if any(check.padded)]
+        lines.append(f'test_step: agrees on {len(agree)} of {len(checks)} inputs ({min(check.agreement for check in agree):.3%})')
+        lines += [f'  {line}' for line in padded]
+    lines += [f'test_step on {check.sample}: FAIL: {check.reason}' for check in checks if check.passed is False]
+    reasons = dict.fromkeys(check.skipped for check in checks if check.skipped)
+    for reason in reasons:
+        names = [check.sample for check in checks if check.skipped == reason]
+        lines += wrap(f"test_step: not run{'' if len(names) == len(checks) else ' on ' + ', '.join(names)}: {reason}", 80)
+    return lines

@@ -1,0 +1,143 @@
+"""Verify a lowered file against the unpatched eager model, from disk, in another process."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..adapters import Adapter
+from ..artifact import SAMPLES, Artifact
+from ..checker.compare import compare
+from ..checker.comparison import Comparison
+from ..checker.main import AGAIN, EAGER, judge_samples, verdict
+from ..checker.samples import Sample, write_samples
+from .checker_process import FreshProcess, waiting
+from .expected import NOISE, model_floors
+
+MAX_SAMPLE_BYTES = 50_000_000
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Hold the result of the child process for one artifact; `passed` is None if it was not run.
+
+    `eager_s` is the median time of a call of the unpatched eager model on the same input, in seconds.
+    """
+
+    backend: str
+    found: Mapping[str, Any] | None
+    eager_s: float | None = None
+
+    @property
+    def rows(self) -> list[Comparison]:
+        return [Comparison.from_dict(row) for row in self.found['rows']] if self.found else []
+
+    @property
+    def reason(self) -> str | None:
+        return None if self.found is None else verdict(dict(self.found))
+
+    @property
+    def failed_samples(self) -> set[str]:
+        """Return the samples on which the file did not agree with eager."""
+        return {row.sample.removesuffix(AGAIN) for row in self.rows if row.stage == EAGER and not row.passed}
+
+    @property
+    def seconds(self) -> float | None:
+        """Return the median time of a call of the file; None if it did not run."""
+        return self.found.get('p50_s') if self.found else None
+
+    @property
+    def over_eager(self) -> float | None:
+        return self.seconds / self.eager_s if self.seconds and self.eager_s else None
+
+    @property
+    def died(self) -> bool:
+        """Return whether the file ended the checker process."""
+        return bool(self.found and self.found.get('died'))
+
+    @property
+    def passed(self) -> bool | None:
+        return None if self.found is None else self.reason is None
+
+
+def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) -> list[Comparison]:
+    """Compare patched eager with unpatched, to tell a wrong patch from a wrong lowering."""
+    specs = [spec.as_dict() for spec in adapter.specs]
+    floors = model_floors(samples)
+    return [row for sample in samples for row in compare(
+        specs, sample.expected, list(sample.patched.values()), sample.evidence, sample=sample.name, stage='patched vs eager',
+        floors=floors, tolerance=tolerance)]
+
+
+def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, device: torch.device, scratch: Path,
+           started: FreshProcess | None = None, raw: Path | None = None, first: Verification | None = None) -> Verification:
+    """Check `artifact` on all `samples` in a new Python process with torch and numpy alone.
+
+    A file that cannot be loaded, or that takes the process with it, is one that is not shown to be right.
+
+    Args:
+        raw: a folder with the graph that the file was cut from, for the network's own outputs.
+        first: an earlier verdict on the same file, with lower floors: the file runs on the traced sample and on those that failed, and the
+            rows of the others are taken from it.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    everything, answer = scratch / 'all_samples.npz', scratch / 'found.json'
+    failed = first.failed_samples if first else {sample.name for sample in samples}
+    asked_again = [sample for sample in samples if sample is samples[0] or sample.name in failed]
+    write_samples(everything, asked_again, _extra(samples, tolerance))
+    asked = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer), '--trust',
+             *(['--raw', str(raw)] if raw else [])]
+    ready = started if started and started.unasked and started.backend == artifact.backend else None
+    with nullcontext(ready) if ready else waiting(artifact.backend, scratch) as process:
+        code, said = process.run(asked)
+    everything.unlink()
+    if not answer.is_file():
+        # Below zero is a signal: a crash, or the system that wants its memory back.
+        problem = (f"the process that checks {artifact.file.name} {'died' if code < 0 else 'ended'} with code {code}: "
+                   f'{(said.strip() or "(no message)").splitlines()[-1][:300]}')
+        row = Comparison('(all)', '(all)', EAGER, 'count', tolerance, problem=problem)
+        return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}, little_change={}, classes=None,
+                                                   died=code < 0))
+    found = json.loads(answer.read_text())
+    answer.unlink()
+    if first and not found['stale']:
+        names = {sample.name for sample in asked_again}
+        kept = [row.as_dict() for row in first.rows if row.sample.removesuffix(AGAIN) not in names]
+        order = {sample.name: number for number, sample in enumerate(samples)}
+        rows = sorted(found['rows'] + kept, key=lambda row: order.get(row['sample'].removesuffix(AGAIN), len(order)))
+        # Vacuity is a matter of all samples.
+        found.update(judge_samples(artifact.manifest, samples, _extra(samples, tolerance)), rows=rows)
+    return Verification(artifact.backend, found)
+
+
+def keep_samples(artifact: Artifact, samples: Sequence[Sample], tolerance: float) -> list[str]:
+    """Write ``samples.npz`` beside the file, at most about 50 MB, and return the names of its samples.
+
+    The first two are of one shape and kept together or not at all: they show that the outputs depend on the input. Where they are too
+    large, what the export itself found about that is kept instead of them.
+    """
+    plain = [replace(sample, patched={}, raw={}, raw_evidence={}) for sample in samples]
+    pair, others = plain[:2], sorted(plain[2:], key=lambda sample: sample.nbytes)
+    kept: list[Sample] = []
+    room = MAX_SAMPLE_BYTES
+    for group in (pair, *([sample] for sample in others)):
+        needed = sum(sample.nbytes for sample in group)
+        if needed <= room:
+            kept += group
+            room -= needed
+    names = [sample.name for sample in samples if any(sample.name == other.name for other in kept)]
+    extra = _extra(samples, tolerance)
+    if kept and kept[:2] != pair:
+        extra['judged'] = judge_samples(artifact.manifest, samples, extra)
+    if kept:
+        write_samples(artifact.folder / SAMPLES, [sample for sample in plain if sample.name in names], extra)
+    return names
+
+
+def _extra(samples: Sequence[Sample], tolerance: float) -> dict[str, Any]:
+    return dict(tolerance=tolerance, floors=model_floors(samples), noise=NOISE)

@@ -1,0 +1,71 @@
+"""Verify all artifacts of one run."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from ..adapters import Adapter
+from ..artifact import Artifact
+from ..backends.exported.cutting import raw_folder
+from ..checker.samples import Sample
+from ..utils.progress import Progress
+from .checker_process import FreshProcess
+from .expected import second_look, typical_seconds
+from .memory import Memory
+from .verify import Verification, verify
+
+RAW_SAMPLES = 4
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Check files one after another, each in a new process; call it with the patches off."""
+
+    adapter: Adapter
+    tolerance: float
+    device: torch.device
+    memory: Memory
+    step: Progress
+
+    def verify(self, artifacts: Sequence[Artifact], samples: list[Sample], scratch: Path,
+               checker: FreshProcess | None) -> tuple[list[Verification], list[Sample]]:
+        """Return the verdicts and their samples, with more noises for samples in which the file may follow a jump of eager.
+
+        Args:
+            checker: a process that waits for the first file, see `mmexport.verification.checker_process`.
+        """
+        if not samples:
+            return [Verification(artifact.backend, None) for artifact in artifacts], samples
+        samples = _with_few_raw(samples)
+        with self.step('Checking in a fresh process'):
+            checks = [self._checked(artifact, samples, scratch, checker) for artifact in artifacts]
+        closer = second_look(self.adapter, samples, checks, self.tolerance, self.device, self.memory, self.step)
+        if closer is None:
+            return checks, samples
+        with self.step('Checking again, with the floors of a closer look'):
+            # It finds more jumps of eager's own and never fewer: what has passed passes.
+            return [check if check.passed or check.died else self._checked(artifact, closer, scratch, first=check)
+                    for artifact, check in zip(artifacts, checks, strict=True)], closer
+
+    def _checked(self, artifact: Artifact, samples: Sequence[Sample], scratch: Path, checker: FreshProcess | None = None,
+                 first: Verification | None = None) -> Verification:
+        """Return the verdict, with eager's time taken right after the file's own: a machine that others use is not as fast a minute later.
+
+        Args:
+            first: an earlier verdict on the same file; what passed there is not run again.
+        """
+        raw = raw_folder(artifact.folder)
+        check = verify(artifact, samples, self.tolerance, self.device, scratch, checker, raw if raw.is_dir() else None, first)
+        if check.seconds is None:
+            return check
+        return replace(check, eager_s=typical_seconds(self.adapter, samples[0].image.to(self.device)))
+
+
+def _with_few_raw(samples: list[Sample]) -> list[Sample]:
+    """Keep the raw outputs of the `RAW_SAMPLES` smallest inputs, the traced one aside: a wrong weight shows on every input."""
+    by_size = sorted(samples[1:], key=lambda sample: sample.image.numel())
+    chosen = {sample.name for sample in by_size[:RAW_SAMPLES]}
+    return [sample if sample.name in chosen else replace(sample, raw={}, raw_evidence={}) for sample in samples]

@@ -1,0 +1,62 @@
+"""What Inductor's arithmetic is helped on with: the same answers, and an end."""
+import time
+
+import pytest
+import sympy
+from torch._inductor import sizevars
+from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+
+from mmexport.backends.aotinductor.indices import multiplied_out, sums_multiplied_out
+
+SIZE, OTHER = sympy.symbols('s0 s1', integer=True, positive=True)
+LANE, ROW = sympy.symbols('d2 d1', integer=True, nonnegative=True)
+
+
+def stride(index: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
+    """As Inductor's C++ code generation asks it; its cache would answer in the place of what is tested."""
+    sizevars.stride_at_vec_range.cache_clear()
+    sizevars.simplify_index_in_vec_range.cache_clear()
+    return sizevars.stride_at_vec_range(index, variable, 16)
+
+
+@pytest.mark.parametrize(('index', 'expected'), [
+    (SIZE * OTHER * ROW + LANE, 1),
+    (SIZE * (ROW + 2 * LANE) + OTHER, 2 * SIZE),
+    (SIZE * (OTHER + 1) * (LANE + 3) - SIZE * OTHER * LANE, SIZE),
+    (ROW * SIZE + FloorDiv(LANE, 32), 0),
+    (ModularIndexing(LANE, 1, 64) + OTHER ** 2, 1),
+    (FloorDiv(SIZE + 3, 4) * LANE, FloorDiv(SIZE + 3, 4)),
+])
+def test_strides_are_those_of_sympy(index, expected):
+    theirs = stride(index, LANE)
+    with sums_multiplied_out():
+        ours = stride(index, LANE)
+    assert sympy.simplify(ours - expected) == 0
+    assert sympy.simplify(ours - theirs) == 0
+
+
+def test_what_is_no_number_is_left_to_sympy():
+    assert multiplied_out(sympy.And(SIZE > 3, SIZE > 3)) == sympy.simplify(SIZE > 3)
+
+
+def test_an_index_into_shifted_windows_comes_to_an_end():
+    """Of Swin's first stage, rolled by 3 of a window of 7, sizes open: sympy.simplify was not waited for."""
+    windows = FloorDiv(FloorDiv(FloorDiv(SIZE + 3, 4) + 1, 2) + 6, 7)
+    width = FloorDiv(FloorDiv(SIZE + 3, 4) + 1, 2)
+    rolled = ModularIndexing(ROW, 1, width) + sympy.Mod(7 * windows - 3, 7 * windows)
+    inside = ModularIndexing(rolled, 1, 7 * windows)
+    down = ModularIndexing(FloorDiv(ROW, width) + sympy.Mod(7 * windows - 3, 7 * windows), 1, 7 * windows)
+    index = (2352 * windows * ModularIndexing(down, 7, windows) + 336 * ModularIndexing(down, 1, 7)
+             + 48 * ModularIndexing(inside, 1, 7) + 2352 * ModularIndexing(inside, 7, windows) + LANE)
+    started = time.perf_counter()
+    with sums_multiplied_out():
+        assert stride(index, LANE) == 1
+        assert stride(index, ROW).has(ROW), 'a window ends somewhere: no stride is right for every row'
+    assert time.perf_counter() - started < 5
+
+
+def test_torch_has_its_own_arithmetic_back():
+    with pytest.raises(RuntimeError, match='planted'), sums_multiplied_out():
+        assert sizevars.sympy is not sympy
+        raise RuntimeError('planted')
+    assert sizevars.sympy is sympy

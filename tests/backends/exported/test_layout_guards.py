@@ -1,0 +1,160 @@
+"""A check of the model's own on sizes stays in the program; a check of torch's layouts does not refuse a size that is right."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mmexport.backends.exported import held_sizes, layout_guards, program
+from mmexport.checker.conditions import refused
+from mmexport.ops.sizes import missing
+
+AUTO = torch.export.Dim.AUTO
+DIMS = ({0: AUTO(min=1, max=64), 2: AUTO(min=64, max=4096), 3: AUTO(min=64, max=4096)},)
+
+
+class Head(nn.Module):
+    """Two strided convolutions, `habit` on the features (N, C, h, w), and their enlargement."""
+
+    def __init__(self, habit: Callable[[Tensor, int, int], Tensor]) -> None:
+        super().__init__()
+        self.first, self.second, self.habit = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 2, 1), habit
+
+    def forward(self, image: Tensor) -> Tensor:
+        features = self.second(self.first(image))
+        features = self.habit(features, features.shape[2], features.shape[3])
+        return F.interpolate(features, size=image.shape[2:], mode='bilinear')
+
+
+def aspect(y: Tensor, h: int, w: int) -> Tensor:
+    return y * 1.5 if 3 * h < 2 * w - 20 else y
+
+
+def long_side(y: Tensor, h: int, w: int) -> Tensor:
+    return y * 1.5 if max(h, w) > 500 else y
+
+
+def checked(y: Tensor, h: int, w: int) -> Tensor:
+    torch._check(h != 96)
+    return y
+
+
+def area(y: Tensor, h: int, w: int) -> Tensor:
+    return y * 1.5 if h * w > 96 * 96 else y
+
+
+def halves(y: Tensor, h: int, w: int) -> Tensor:
+    return y * 1.5 if math.ceil(h / 2) > 100 else y
+
+
+# The size of an image that the traced 480 x 544 answers otherwise than.
+TURNED = {aspect: (1, 3, 128, 512), long_side: (2, 3, 2048, 64), checked: (1, 3, 384, 64), area: (1, 3, 384, 400)}
+
+
+@pytest.mark.parametrize('habit', list(TURNED), ids=lambda habit: habit.__name__)
+def test_a_check_of_the_models_own_stays(habit: Callable[[Tensor, int, int], Tensor]) -> None:
+    torch.manual_seed(0)
+    head = Head(habit).eval()
+    found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    turned = torch.randn(TURNED[habit])
+    same = torch.randn(1, 3, 481, 545)
+    if habit is area:
+        # 120 x 136 lies above the limit, so what turns it is small.
+        turned = torch.randn(1, 3, 128, 128)
+    torch.testing.assert_close(found.module()(same), head(same), rtol=1e-5, atol=1e-5)
+    with pytest.raises((RuntimeError, AssertionError)):
+        found.module()(turned)
+
+
+def test_a_check_that_the_graph_cannot_hold_is_for_the_runner() -> None:
+    found = program._exported(Head(halves).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    conditions = held_sizes.conditions_of(found)
+    assert refused(conditions, dict(batch=1, height=2048, width=64)) is not None
+    assert refused(conditions, dict(batch=1, height=480, width=96)) is None
+
+
+def test_a_head_without_checks_takes_every_size() -> None:
+    torch.manual_seed(0)
+    head = Head(lambda y, h, w: y).eval()
+    found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    for size in [(1, 3, 64, 64), (3, 3, 128, 513), (1, 3, 1001, 70)]:
+        image = torch.randn(size)
+        torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)
+
+
+def pyramid(y: Tensor, h: int, w: int) -> Tensor:
+    """As DDRNet's: of a picture of 64 x 64 its map is one pixel, and which layout that has is no matter of the model's."""
+    last = y[:, :, ::16, ::16]
+    last = last + F.interpolate(F.avg_pool2d(last, 5, 2, 2), size=last.shape[2:], mode='bilinear')
+    return y + F.interpolate(last, size=(h, w), mode='bilinear')
+
+
+def grouped(y: Tensor, h: int, w: int) -> Tensor:
+    """As ISANet's: a picture of 64 x 64 is one group, and which strides that has is no matter of the model's."""
+    down, right = missing(h, 16), missing(w, 16)
+    groups = F.pad(y, [0, right, 0, down]).unflatten(3, (-1, 16)).unflatten(2, (-1, 16)).permute(0, 3, 5, 1, 2, 4)
+    means = groups.flatten(0, 2).softmax(1).unflatten(0, (y.shape[0], 16, 16)).permute(0, 3, 4, 1, 5, 2).flatten(4, 5).flatten(2, 3)
+    return y + means[:, :, :h, :w]
+
+
+@pytest.mark.parametrize('habit', [pyramid, grouped], ids=lambda habit: habit.__name__)
+def test_a_layout_of_the_example_is_no_range_of_sizes(habit: Callable[[Tensor, int, int], Tensor]) -> None:
+    torch.manual_seed(0)
+    head = Head(habit).eval()
+    example = torch.zeros(2, 3, 480, 544)
+    found = program._exported(head, (example,), DIMS, {})
+    assert held_sizes.held(found, example, ('batch', 'height', 'width')) == held_sizes.ranges(example, ('batch', 'height', 'width'))
+    for size in [(1, 3, 64, 64), (3, 3, 64, 640), (1, 3, 1024, 64), (1, 3, 257, 1033)]:
+        image = torch.randn(size)
+        torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)
+
+
+def windows(y: Tensor, h: int, w: int) -> Tensor:
+    """As Swin's: padded to windows of 7 x 7, and enlarged with its norm."""
+    padded = F.pad(y, [0, missing(w, 7), 0, missing(h, 7)])
+    parts = padded.unflatten(3, (-1, 7)).unflatten(2, (-1, 7)).permute(0, 2, 4, 3, 5, 1).flatten(3, 4).flatten(0, 2)
+    mixed = F.layer_norm(parts, parts.shape[-1:]).transpose(1, 2).contiguous()
+    return F.adaptive_avg_pool2d(padded, 1) + y * mixed.mean()
+
+
+@pytest.mark.parametrize('habit', [pyramid, grouped, windows], ids=lambda habit: habit.__name__)
+def test_decomposing_adds_no_conditions(habit: Callable[[Tensor, int, int], Tensor]) -> None:
+    """What ONNX's converter asks about sizes was taken for conditions of the program, and OpenVINO then refused a Swin's width."""
+    found = program._exported(Head(habit).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    before = held_sizes.conditions_of(found)
+    found.run_decompositions()
+    width = next(node for node in found.graph.nodes if node.name == 'image').meta['val'].shape[3].node.expr
+    layout_guards.sizes_of(found).deferred_runtime_asserts.setdefault(width, []).append(SimpleNamespace(expr=width > 7))
+    assert held_sizes.conditions_of(found) == before
+
+
+def sliced(y: Tensor, h: int, w: int) -> Tensor:
+    part = y[:, :, :32]
+    return y * part.shape[2]
+
+
+def single(y: Tensor, h: int, w: int) -> Tensor:
+    """Asked after torch has asked the same for its layout."""
+    small = y[:, :, ::32, ::32].contiguous() * 2
+    return y * 1.5 if small.shape[2] == 1 else y
+
+
+@pytest.mark.parametrize(('habit', 'rows'), [(sliced, 64), (single, 96)], ids=lambda value: getattr(value, '__name__', ''))
+def test_a_size_that_decides_a_number_is_right_or_refused(habit: Callable[[Tensor, int, int], Tensor], rows: int) -> None:
+    torch.manual_seed(0)
+    head = Head(habit).eval()
+    found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    limits = held_sizes.held(found, torch.zeros(2, 3, 480, 544), ('batch', 'height', 'width'))
+    image = torch.randn(1, 3, rows, 256)
+    if not limits['height'][0] <= rows <= limits['height'][1]:
+        return
+    try:
+        answer = found.module()(image)
+    except (RuntimeError, AssertionError):
+        return
+    torch.testing.assert_close(answer, head(image), rtol=1e-5, atol=1e-5)

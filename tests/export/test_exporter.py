@@ -1,0 +1,24 @@
+"""What is said before minutes go into a model."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mmexport import Exporter
+from mmexport.errors import ConfigError, InputError
+from tests.tiny import tiny
+
+
+@pytest.mark.parametrize(('inputs', 'error', 'words'), [
+    (dict(shape=(1, 3, 0, 64)), InputError, r'the input shape is \(1, 3, 0, 64\).*no side below 1'),
+    (dict(shape=(64,)), InputError, r'\(N, 3, H, W\) or \(H, W\) was expected'),
+    (dict(shape=(1, 3, 161, 160)), ConfigError, 'dynamic has height, and no input .* varies it from 161'),
+])
+def test_a_size_that_cannot_be_is_refused_before_the_model_is_built(inputs: dict[str, Any], error: type[Exception], words: str,
+                                                                    tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('mmexport.export.exporter.load_model', lambda *args: pytest.fail('the model was built'))
+    with pytest.raises(error, match=words):
+        Exporter(tiny('fcn', inputs=inputs), work_dir=tmp_path).run()
+    assert not any(tmp_path.iterdir())

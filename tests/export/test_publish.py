@@ -1,0 +1,127 @@
+"""Samples that are kept, folders that are moved, and nothing of the user's that is touched."""
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from mmexport import Exporter
+from mmexport.artifact import Artifact, link, publish, staging_dir
+from mmexport.checker.samples import Sample, read_samples
+from mmexport.errors import VerificationError
+from mmexport.export.publish import deliver
+from mmexport.report.facts import Report
+from mmexport.verification.verify import keep_samples
+from tests.tiny import seeded, tiny
+
+SPECS = [dict(name='logits', dtype='float32', axes=['batch', 'class', 'h', 'w'], kind='pixels')]
+
+
+def artifact(folder: Path) -> Artifact:
+    folder.mkdir(parents=True)
+    (folder / 'model.pt').write_bytes(b'weights')
+    return Artifact('torchscript', folder / 'model.pt', dict(outputs=SPECS, num_classes=4, backend='torchscript'))
+
+
+def sample(name: str, side: int, seed: int) -> Sample:
+    generator = torch.Generator().manual_seed(seed)
+    return Sample(name, torch.zeros(1, 3, 4, 4), {'logits': torch.randn(1, 4, side, side, generator=generator)})
+
+
+def test_the_pair_is_kept_together(tmp_path: Path) -> None:
+    made = artifact(tmp_path / 'a')
+    assert keep_samples(made, [sample('traced', 8, 0), sample('same shape', 8, 1), sample('small', 4, 2)], 1e-4) == [
+        'traced', 'same shape', 'small']
+
+
+def test_a_pair_that_is_too_large_leaves_its_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = artifact(tmp_path / 'a')
+    monkeypatch.setattr('mmexport.verification.verify.MAX_SAMPLE_BYTES', 2000)
+    assert keep_samples(made, [sample('traced', 16, 0), sample('same shape', 16, 1), sample('small', 4, 2)], 1e-4) == ['small']
+    kept, extra = read_samples(tmp_path / 'a' / 'samples.npz')
+    assert [one.name for one in kept] == ['small']
+    assert extra['judged']['vacuous'] == {}
+
+
+def test_a_work_dir_may_be_anybodys_folder(tmp_path: Path) -> None:
+    for name in ('.old-photos', 'photos', '.tmp-mywork-999999'):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / 'mine').write_text('precious')
+    left = tmp_path / '.mmexport-tmp-x-999999999'
+    left.mkdir()
+    with staging_dir(tmp_path):
+        pass
+    assert not left.exists()
+    assert all((tmp_path / name / 'mine').read_text() == 'precious' for name in ('.old-photos', 'photos', '.tmp-mywork-999999'))
+
+
+def test_publish_replaces_a_folder_whole(tmp_path: Path) -> None:
+    for name in ('place', 'new'):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    publish(tmp_path / 'new', tmp_path / 'place')
+    assert [path.name for path in (tmp_path / 'place').iterdir()] == ['new']
+    assert not (tmp_path / 'new').exists()
+
+
+def test_the_report_is_a_link_into_the_folder_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / 'torchscript').mkdir()
+    (tmp_path / 'torchscript' / 'report.json').write_text('{"run": 1}')
+    (tmp_path / 'report.json').write_text('{"run": 0}')
+    link(tmp_path / 'report.json', 'torchscript/report.json')
+    assert json.loads((tmp_path / 'report.json').read_text()) == {'run': 1}
+    (tmp_path / 'torchscript' / 'report.json').write_text('{"run": 2}')
+    assert json.loads((tmp_path / 'report.json').read_text()) == {'run': 2}
+
+
+@pytest.fixture(scope='module')
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """A real run of a tiny model, of which the tests below deliver copies."""
+    cfg = tiny('segformer_b0', outputs='raw')
+    return Exporter(cfg, model=seeded('segformer_b0'), work_dir=tmp_path_factory.mktemp('run'), samples=False).run()
+
+
+def staged(report: Report, work_dir: Path, passed: bool) -> Report:
+    """A copy of the run before its delivery into `work_dir`, with another verdict."""
+    folder = work_dir / '.staging' / 'torchscript'
+    shutil.copytree(report.artifacts[0].folder, folder)
+    made = Artifact.read(folder)
+    found = dict(report.checks[0].found or {})
+    if not passed:
+        found['rows'] = [{**row, 'problem': 'planted'} for row in found['rows']]
+    return replace(report, work_dir=work_dir, artifacts=(made,), checks=(replace(report.checks[0], found=found),))
+
+
+def test_what_passed_is_delivered_with_its_report_and_samples(exported: Report, tmp_path: Path) -> None:
+    report = deliver(staged(exported, tmp_path, True), [sample('traced', 4, 0)], keep=True)
+    folder = tmp_path / 'torchscript'
+    assert report.artifacts[0].file == folder / 'model.pt'
+    assert sorted(path.name for path in folder.iterdir()) == ['manifest.json', 'model.pt', 'report.json', 'samples.npz']
+    assert json.loads((folder / 'manifest.json').read_text())['verified'] is True
+    assert json.loads((tmp_path / 'report.json').read_text())['passed'] is True
+    assert not (tmp_path / 'failed').exists()
+
+
+def test_what_failed_lies_apart_and_the_root_says_so(exported: Report, tmp_path: Path) -> None:
+    deliver(staged(exported, tmp_path, True), [], keep=False)
+    good = (tmp_path / 'torchscript' / 'report.json').read_text()
+    deliver(staged(exported, tmp_path, False), [], keep=False)
+    assert json.loads((tmp_path / 'failed' / 'torchscript' / 'manifest.json').read_text())['verified'] is False
+    assert (tmp_path / 'torchscript' / 'report.json').read_text() == good
+    assert json.loads((tmp_path / 'report.json').read_text())['passed'] is False
+    # A pass afterwards replaces both.
+    deliver(staged(exported, tmp_path, True), [], keep=False)
+    assert not (tmp_path / 'failed').exists()
+    assert json.loads((tmp_path / 'report.json').read_text())['passed'] is True
+
+
+def test_a_file_that_was_changed_after_its_check_is_not_delivered(exported: Report, tmp_path: Path) -> None:
+    report = staged(exported, tmp_path, True)
+    report.artifacts[0].file.write_bytes(b'another file')
+    with pytest.raises(VerificationError, match='after it was checked'):
+        deliver(report, [], keep=False)
+    assert not (tmp_path / 'torchscript').exists()

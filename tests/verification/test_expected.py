@@ -1,0 +1,260 @@
+"""Check what is expected of a file, and what eager itself does under noise."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mmexport.adapters.base import OutputSpec
+from mmexport.checker.compare import lost_of
+from mmexport.verification.expected import expect, model_floors, typical_seconds, with_patched
+from mmexport.verification.memory import Memory
+from tests.checker.made import INSTANCE, instances
+from tests.simple import IMAGE, Plain, simple
+
+IMAGES = {'traced': torch.rand(1, 3, 64, 64), 'another size': torch.rand(1, 3, 96, 64)}
+
+
+def _noises(memory: Memory) -> list[str]:
+    return sorted({key[3] for key in memory.seen if key[3].startswith('noise')})
+
+
+def test_expect_tries_one_noise_on_a_stable_model() -> None:
+    adapter, memory = simple(), Memory()
+    samples = expect(adapter, IMAGES, 1e-4, 3, memory)
+    assert [sample.floors for sample in samples] == [{'logits': 0.0}] * 2
+    assert _noises(memory) == ['noise 0']
+
+
+def test_expect_tries_all_noises_if_one_image_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter, memory = simple(), Memory()
+    calm: Callable[[Tensor], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = adapter.watch
+
+    def watch(image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        raw, seen = calm(image)
+        known = any(torch.equal(image, own) for own in IMAGES.values())
+        # Noise turns the upper half of the first picture's outputs over.
+        jumped = tuple(torch.cat([-out[:, :, :32], out[:, :, 32:]], dim=2) for out in raw)
+        return (raw if known or image.shape[2] == 96 else jumped), seen
+
+    monkeypatch.setattr(adapter, 'watch', watch)
+    samples = expect(adapter, IMAGES, 1e-4, 3, memory, as_given=IMAGES)
+    assert samples[0].floors['logits'] > 0.1
+    assert samples[1].floors['logits'] == 0
+    assert _noises(memory) == ['noise 0', 'noise 1', 'noise 2']
+    assert len(memory.seen) == 8
+
+
+def test_expect_replaces_a_small_image_with_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = simple()
+    image = torch.rand(1, 3, 64, 64)
+    calm = adapter.watch
+
+    def watch(asked: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        (logits,), seen = calm(asked)
+        near = 0 < float((asked - image).abs().max()) < 1e-3
+        return (-logits if near else logits,), seen
+
+    monkeypatch.setattr(adapter, 'watch', watch)
+    moved, given = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 1, Memory())
+    assert (moved.name, moved.floors) == ('traced', {'logits': 0.0})
+    assert 1e-3 < float((moved.image - image).abs().max()) < 0.1
+    assert given.floors['logits'] > 0.1
+    assert torch.equal(given.image, image)
+
+
+def test_expect_moves_synthetic_images_off_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = simple()
+    image = torch.rand(1, 3, 64, 64)
+    calm = adapter.watch
+
+    def watch(asked: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        # On the picture itself, and on it with noise of 1e-6, two cells lie at the threshold.
+        at_the_edge = bool((asked - image).abs().max() < 1e-3)
+        _ = torch.tensor([0.5, 0.500001, 0.7] if at_the_edge else [0.4, 0.6, 0.7]) < 0.5
+        return calm(asked)
+
+    monkeypatch.setattr(adapter, 'watch', watch)
+    synthetic, own = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 0, Memory())
+    assert torch.equal(own.image, image)
+    assert 1e-3 < float((synthetic.image - image).abs().max()) < 0.1
+    assert torch.equal(synthetic.expected['logits'], calm(synthetic.image)[0][0])
+
+
+def test_expect_keeps_outputs_and_evidence() -> None:
+    raw, final = expect(simple(), {'a': IMAGE}, 1e-4, 0, Memory())[0], expect(simple('final'), {'a': IMAGE}, 1e-4, 0, Memory())[0]
+    logits = torch.einsum('kc,nchw->nkhw', Plain().weight, IMAGE)
+    assert (raw.name, list(raw.expected), list(raw.evidence)) == ('a', ['logits'], ['seen'])
+    assert (raw.raw, raw.raw_evidence, raw.floors) == ({}, {}, {})
+    assert torch.equal(raw.expected['logits'], logits) and torch.equal(raw.image, IMAGE)
+    assert (list(final.expected), list(final.evidence)) == (['labels'], ['margin'])
+    assert (list(final.raw), list(final.raw_evidence)) == (['logits'], ['seen'])
+    assert torch.equal(final.expected['labels'], logits.argmax(1).int()) and torch.equal(final.raw['logits'], logits)
+    assert not raw.expected['logits'].requires_grad
+
+
+def test_expect_protects_the_sample_image() -> None:
+    adapter = simple()
+    adapter.change = lambda image, logits: logits + 0 * image.mul_(0).sum()
+    sample, = expect(adapter, {'photograph': IMAGE.clone()}, 1e-4, 2, Memory())
+    assert torch.equal(sample.image, IMAGE)
+
+
+def noisy(adapter: Any, off: float, part: slice = slice(None)) -> None:
+    """Let noise of 1e-6 move some rows of the logits by `off` of their scale, on pictures of 8x8."""
+    def change(image: Tensor, logits: Tensor) -> Tensor:
+        if image.shape[-1] == 8 and not any(torch.equal(image, own) for own in adapter.calm):
+            logits = logits.clone()
+            logits[:, :, part] += off * logits.abs().max()
+        return logits
+
+    adapter.calm, adapter.change = [IMAGE], change
+
+
+def test_floor_is_the_largest_share_over_noises() -> None:
+    adapter = simple()
+    noisy(adapter, 1e-2, slice(0, 2))
+    samples = expect(adapter, {'photograph': IMAGE, 'wide': torch.rand(1, 3, 8, 12)}, 1e-4, 3, Memory(), as_given=('photograph', 'wide'))
+    assert [sample.floors for sample in samples] == [{'logits': 0.25}, {'logits': 0.0}]
+    assert model_floors(samples) == {'logits': 0.25}
+    # Each picture once, the first twice, and three noises of each.
+    assert len(adapter.runs) == 3 + 6
+
+
+def test_expect_without_noises_has_no_floors() -> None:
+    adapter = simple()
+    noisy(adapter, 1e-2)
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 0, Memory())
+    assert (sample.floors, len(adapter.runs)) == ({}, 2)
+
+
+def test_expect_runs_large_images_once() -> None:
+    adapter = simple()
+    noisy(adapter, 1e-2)
+    large = torch.rand(1, 3, 9, 9)
+    samples = expect(adapter, {'photograph': IMAGE, 'large': large}, 1e-4, 3, Memory(), once=('large',))
+    assert [sample.floors for sample in samples] == [{'logits': 1.0, 'logits: median': pytest.approx(1e-2, rel=1e-3)}, {}]
+    assert sum(torch.equal(run, large) for run in adapter.runs) == 1
+    assert len(adapter.runs) == 2 + 3 + 1
+
+
+def test_floors_cover_final_and_raw_outputs() -> None:
+    adapter = simple('final')
+    noisy(adapter, 1e-2, slice(0, 2))
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, Memory())
+    assert sample.floors == {'labels': 0.0, 'logits': 0.25}
+
+
+def test_expect_keeps_an_image_that_always_jumps() -> None:
+    adapter = simple()
+    adapter.change = lambda image, logits: logits + float(image.double().sum() * 1e7 % 100)
+    memory = Memory()
+    sample, = expect(adapter, {'traced': IMAGE}, 1e-4, 1, memory)
+    assert torch.equal(sample.image, IMAGE)
+    assert sample.floors['logits'] > 0
+    # Twice the picture and its noise, then three others with a noise each; branches are those of the picture.
+    assert len(adapter.runs) == 2 + 1 + 3 * 2
+    assert memory.branches['traced'] is memory.runs[memory._key(adapter, 'traced', 'eager', IMAGE)]
+    # One noise of each of the three, however many there are; of the picture itself all.
+    adapter.runs.clear()
+    expect(adapter, {'traced': IMAGE}, 1e-4, 3, Memory())
+    assert len(adapter.runs) == 2 + 1 + 3 * 2 + 2
+
+
+@pytest.mark.parametrize(('side', 'moved'), [(8, True), (330, False)])
+def test_expect_replaces_small_images_only(side: int, moved: bool) -> None:
+    adapter, image = simple(), torch.rand(1, 3, side, side)
+
+    def change(asked: Tensor, logits: Tensor) -> Tensor:
+        near = 0 < float((asked - image).abs().max()) < 1e-3
+        return -logits if near else logits
+
+    adapter.change = change
+    sample, = expect(adapter, {'traced': image}, 1e-4, 1, Memory())
+    assert torch.equal(sample.image, image) is not moved
+    assert (sample.floors['logits'] == 0) is moved
+
+
+def test_with_patched_adds_patched_outputs() -> None:
+    adapter, memory = simple('final'), Memory()
+    samples = expect(adapter, {'a': IMAGE, 'b': IMAGE + 1}, 1e-4, 0, memory)
+    adapter.change = lambda image, logits: -logits
+    memory.patches = 'turned'
+    done = with_patched(adapter, samples, torch.device('cpu'), memory)
+    assert [sample.name for sample in done] == ['a', 'b']
+    for before, after in zip(samples, done, strict=True):
+        assert torch.equal(after.patched['labels'], 1 - before.expected['labels'])
+        assert after.expected is before.expected and after.raw is before.raw
+    assert {key[3] for key in memory.seen} == {'eager', 'patched'}
+
+
+def test_typical_seconds_times_the_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def adapter(image: Tensor) -> None:
+        asked.append((image, torch.is_grad_enabled()))
+
+    monkeypatch.setattr('mmexport.verification.expected.typical', lambda run, device: (run(), device)[1])
+    assert typical_seconds(adapter, IMAGE) == torch.device('cpu')  # type: ignore[arg-type]
+    assert asked == [(IMAGE, False)]
+
+
+def test_floors_keep_the_largest_of_all_noises() -> None:
+    """The first noise moves all pixels by 1e-2 of the scale, the second by half as much."""
+    adapter = simple()
+    offs = iter([1e-2, 5e-3, 1e-3])
+    adapter.change = lambda image, logits: logits if torch.equal(image, IMAGE) else logits + next(offs) * logits.abs().max()
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 3, Memory())
+    assert sample.floors == {'logits': 1.0, 'logits: median': pytest.approx(1e-2, rel=1e-3)}
+
+
+def test_floors_count_lost_instances() -> None:
+    adapter = simple('final')
+    adapter.specs = [OutputSpec(str(spec['name']), '', ('batch',), 'instance') for spec in INSTANCE]
+    adapter.evidence = lambda raw, image, seen: {}
+    lost = iter([2, 1])
+
+    def decide(raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        rows = instances()
+        if not torch.equal(image, IMAGE):
+            count = 3 - next(lost)
+            rows['num'][0] = count
+            for name in ('boxes', 'scores', 'labels', 'masks'):
+                rows[name][0, count:] = 0
+        return tuple(rows.values())
+
+    adapter.decide = decide
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, Memory())
+    assert sample.floors[lost_of('instances')] == pytest.approx(2 / 3)
+
+
+def test_decisions_are_made_once_with_the_image_and_recorded() -> None:
+    adapter, memory, asked = simple('final'), Memory(), []
+
+    def decide(raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        return (raw[0].argmax(dim=1).int() if image.shape[2] > 4 else raw[0].argmin(dim=1).int(),)
+
+    def evidence(raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
+        asked.append((image, seen))
+        return dict(seen)
+
+    adapter.decide, adapter.evidence = decide, evidence
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, memory)
+    assert [tuple(image.shape) for image, _ in asked] == [(1, 3, 8, 8)]
+    assert torch.equal(sample.evidence['seen'], IMAGE.mean(dim=1))
+    assert [(site.kind, seen[0]) for (site, _, _), seen in memory.branches['photograph'].seen.items()] == [('size', True)]
+    quiet = Memory()
+    expect(adapter, {'photograph': IMAGE}, 1e-4, 0, quiet)
+    assert len(quiet.branches['photograph'].seen) == 1
+
+
+def test_without_noises_nothing_jumps() -> None:
+    adapter = simple()
+    expect(adapter, {'photograph': IMAGE}, 1e-4, 0, Memory())
+    known = len(adapter.runs)
+    adapter.runs.clear()
+    expect(adapter, {'traced': IMAGE}, 1e-4, 0, Memory())
+    assert len(adapter.runs) == known
