@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+
+from ..ops.resizing import enlarge_masks
 
 # Queries at a time. At 512 x 512 their masks are 10 MB.
 QUERIES = 10
@@ -42,7 +43,7 @@ def mask_statistics(mask_logits: Tensor, size: tuple[int, int], weights: Tensor,
     best, winner = (torch.empty(0, device=weights.device),) * 2
     halves, areas, insides, positives, columns, rows = [], [], [], [], [], []
     for first in range(0, mask_logits.shape[1], QUERIES):
-        masks = F.interpolate(mask_logits[:, first:first + QUERIES], size=size, mode='bilinear', align_corners=False)
+        masks = enlarge_masks(mask_logits[:, first:first + QUERIES], size)
         probabilities = masks.sigmoid()
         half = probabilities >= 0.5
         halves.append(half)

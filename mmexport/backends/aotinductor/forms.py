@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...ops.resizing import weights
 from ..exported.decomposing import decomposed_by_node
 from ..exported.layout_guards import drop_layout_guards, questions_of_the_model
 
@@ -58,27 +59,6 @@ def resized(x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, s
     sizes = output_size or [torch.sym_int(side * factor) for side, factor in zip(x.shape[2:], scale_factors or (), strict=True)]
     down, across = (weights(side, size, align_corners, factor, x) for side, size, factor in zip(x.shape[2:], sizes, factors, strict=True))
     return torch.matmul(down, torch.matmul(x, across.transpose(0, 1)))
-
-
-def weights(side: Any, size: Any, align_corners: bool, factor: float | None, like: Tensor) -> Tensor:
-    """Return the weights (size, side): row i has those of the `side` elements in element i of the result.
-
-    Source: aten/src/ATen/native/UpSample.h, ``area_pixel_compute_source_index``.
-    """
-    # Places and shares in no fewer bits than float32, whatever the picture is in.
-    real = torch.promote_types(like.dtype, torch.float32)
-    place = torch.arange(size, device=like.device, dtype=real)
-    one = torch.ones((), device=like.device, dtype=real)
-    if align_corners:
-        # A single element takes the first one.
-        at = place * ((one * side - 1) / (one * size - 1).clamp(min=1))
-    else:
-        at = ((place + 0.5) * (1 / factor if factor else one * side / (one * size)) - 0.5).clamp(min=0)
-    low = at.floor()
-    high = (low + 1).clamp(max=one * (side - 1))
-    of = torch.arange(side, device=like.device, dtype=real)
-    share = (at - low)[:, None]
-    return ((of == low[:, None]) * (1 - share) + (of == high[:, None]) * share).to(like.dtype)
 
 
 FORMS = {aten.roll.default: rolled, aten.im2col.default: unfolded, aten.upsample_bilinear2d.vec: resized}
