@@ -20,7 +20,6 @@ from ..examples import AXIS, generic, largest_checked
 from ..torchscript.tracer_warnings import tracer_warnings
 from .held_sizes import is_fixed, keep_checks, ranges, refused_corner
 from .layout_guards import drop_layout_guards, questions_of_the_model
-from .norm_shapes import norms_by_shape
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -104,7 +103,7 @@ def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: di
 
 def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: dict[str, str]) -> ExportedProgram:
     try:
-        with (torch.no_grad(), silenced(), tracer_warnings() as said, preferring(adaptive_pooling='matrix', **forms), norms_by_shape(),
+        with (torch.no_grad(), silenced(), tracer_warnings() as said, preferring(adaptive_pooling='matrix', **forms),
               questions_of_the_model() as asked):
             program = torch.export.export(module, inputs, dynamic_shapes=dims, strict=False,
                                           prefer_deferred_runtime_asserts_over_guards=True)

@@ -21,7 +21,6 @@ from ...registry import BACKENDS
 from ..examples import AXIS
 from ..exported.from_program import ProgramBackend
 from ..exported.held_sizes import RANGES
-from .ops import lacking
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -79,7 +78,7 @@ class TensorRT(ProgramBackend):
         torch_tensorrt.save(module, str(folder / self.file), output_format='exported_program', arg_inputs=[example],
                             dynamic_shapes={'image': open_axes} if open_axes else None)
         engines, left = engines_of(module)
-        return dict(engines=engines, left_to_torch=left, lacking=lacking(program), compile_s=round(time.perf_counter() - started, 1))
+        return dict(engines=engines, left_to_torch=left, compile_s=round(time.perf_counter() - started, 1))
 
     def write(self, made: dict[str, Any], folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
         import torch_tensorrt

@@ -15,7 +15,6 @@ from ..examples import AXIS
 from ..exported.cutting import cut_program
 from ..exported.from_program import ProgramBackend
 from ..exported.program import silenced
-from ..tensorrt.ops import SOURCE, lacking
 from ..torchscript.backend import INSIDE
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class TorchExport(ProgramBackend):
         return cut_program(made, count)
 
     def write(self, made: ExportedProgram, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
-        manifest[self.name].update(nodes=len(made.graph.nodes), tensorrt=dict(lacks=lacking(made), source=SOURCE))
+        manifest[self.name].update(nodes=len(made.graph.nodes))
         made = with_limits(made, {name: limits for spec in manifest.get('inputs', ()) for name, limits in spec.get('ranges', {}).items()})
         with silenced():
             torch.export.save(made, folder / self.file, extra_files={INSIDE: json.dumps(manifest)})

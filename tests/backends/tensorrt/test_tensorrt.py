@@ -11,14 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from mmexport import Exporter
-from mmexport.adapters import build_adapter
 from mmexport.backends import build_backend, installed_backends
-from mmexport.backends.exported.program import exported_program
 from mmexport.backends.tensorrt.backend import engines_of, shapes
-from mmexport.backends.tensorrt.ops import lacking
 from mmexport.errors import SetupError
-from mmexport.patching import patched
-from tests.tiny import SHAPE, seeded, tiny
+from tests.tiny import seeded, tiny
 
 PRESENT = find_spec('torch_tensorrt') is not None and torch.cuda.is_available()
 AXES = ('batch', 'height', 'width')
@@ -33,23 +29,6 @@ def test_a_missing_one_says_what_to_install(tmp_path: Path) -> None:
                           capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert 'pip install torch-tensorrt' in done.stderr
-
-
-class Bessel(nn.Module):
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        return torch.special.bessel_j0(image).relu(), image.add(1).sigmoid_()
-
-
-def test_a_program_is_asked_for_operators_without_a_converter() -> None:
-    program = torch.export.export(Bessel(), (torch.randn(2, 3, 8, 8),), strict=False)
-    assert lacking(program) == {'aten.special_bessel_j0.default': 1}
-
-
-@pytest.mark.parametrize('name', ['fcn', 'mask2former_r50'])
-def test_the_listed_models_lack_nothing(name: str) -> None:
-    with patched('auto'), torch.no_grad():
-        program = exported_program(build_adapter(seeded(name), outputs='raw'), torch.zeros(*SHAPE), AXES, deformable_attention='grid')
-    assert lacking(program) == {}
 
 
 def test_engines_are_built_for_shapes_around_the_traced_one() -> None:
