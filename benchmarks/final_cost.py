@@ -44,11 +44,11 @@ def measured(name: str, formats: list[str], size: tuple[int, int], rounds: int, 
     from mmexport.adapters import build_adapter
     from mmexport.adapters.guard import InputGuard
     from mmexport.backends import build_backend
-    from mmexport.model.config import load_config
     from mmexport.device.unregistered_tensors import stop_gradients
-    from mmexport.inputs.synthetic import picture
     from mmexport.export.manifest import describe
+    from mmexport.inputs.synthetic import picture
     from mmexport.model.build import build_model, versions
+    from mmexport.model.config import load_config
     from mmexport.patching import patched
     from mmexport.seeding import seed_model
     cfg = load_config(CONFIGS / f'{name}.py')
