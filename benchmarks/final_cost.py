@@ -2,7 +2,8 @@
 
     python benchmarks/final_cost.py --out benchmarks/results/final_cost.json
 
-Seeded weights (`make_checkpoint`'s), so that queries are kept and dropped as in a trained model. Wall time, all threads; with --cpu-time the CPU time of all threads, which work beside the run disturbs least.
+Seeded weights (`make_checkpoint`'s), so that queries are kept and dropped as in a trained model. Wall time, all threads; with --cpu-time
+the CPU time of all threads, which work beside the run disturbs least.
 """
 from __future__ import annotations
 
