@@ -176,7 +176,8 @@ class Exporter:
         rules, shapes = reference.plan.rules, [tuple(sample.image.shape) for sample in reference.samples]
         dynamic = open_axes(self.section['inputs']['dynamic'] or (), rules)
         return InputGuard(self.shape, dynamic, ranges=ranges_of(shapes, dynamic) if shapes else {}, multiple_of=rules.multiple_of,
-                          minimum=rules.minimum)
+                          # The search begins at 64; a smaller traced size is one that eager takes too.
+                          minimum=min(rules.minimum, *self.shape[2:]))
 
     def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
         key = (adapter.outputs, type(adapter))
