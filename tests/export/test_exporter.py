@@ -8,7 +8,7 @@ import pytest
 
 from mmexport import Exporter
 from mmexport.errors import ConfigError, InputError
-from tests.tiny import tiny
+from tests.tiny import seeded, tiny
 
 
 @pytest.mark.parametrize(('inputs', 'error', 'words'), [
@@ -22,3 +22,12 @@ def test_a_size_that_cannot_be_is_refused_before_the_model_is_built(inputs: dict
     with pytest.raises(error, match=words):
         Exporter(tiny('fcn', inputs=inputs), work_dir=tmp_path).run()
     assert not any(tmp_path.iterdir())
+
+
+def test_a_model_traced_below_64_takes_its_own_size(tmp_path: Path) -> None:
+    """Sizes are searched from 64 on, and that was taken for the smallest that the model takes."""
+    cfg = tiny('fcn')
+    cfg.merge_from_dict({'export.inputs.shape': [32, 48], 'export.outputs': 'raw'})
+    report = Exporter(cfg, None, tmp_path, model=seeded('fcn')).run()
+    assert report.passed, report.reasons
+    assert report.artifacts[0].manifest['inputs'][0]['minimum'] == 32
