@@ -107,7 +107,7 @@ def readouts_of(name: str) -> Path:
 
 
 def keep_readouts(name: str) -> None:
-    """Write the readouts of query heads that this processor's seeding gives: python -c "from tests.tiny import *; keep_readouts('NAME')"."""
+    """Write the readouts of query heads that the seeding gives on this processor; tests/data/README.md has the command."""
     readouts_of(name).unlink(missing_ok=True)
     weights = seeded(name).state_dict()
     readouts_of(name).parent.mkdir(exist_ok=True)
