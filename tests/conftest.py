@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+# mmengine imports it, and its first import on a machine writes a cache of its grammar; the process that starts the workers does it
+# alone, for two that begin at once read what the other has half written (EOFError).
+import yapf  # noqa: F401
+
 os.environ.setdefault('OMP_NUM_THREADS', '2')
 logging.disable(logging.WARNING)
 
