@@ -14,11 +14,16 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 # pip leaves byte code to the first process (--no-compile); with this set, every process would compile torch and mmdet anew, some 10 s each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup formats demo test lint mutation verify-configs cpp clean
+# Not the slow ones, and not those that export and check whole models: daily work in under two minutes on two cores.
+FAST := tests/checker tests/cli tests/branches/test_tables.py tests/branches/test_recorder.py tests/model tests/utils tests/compat \
+	tests/inputs tests/test_patching.py tests/test_patching_names.py tests/ops
+
+.PHONY: help setup formats demo test test-fast docs lint mutation verify-configs cpp clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
-	@echo "make lint: ruff and mypy.   make verify-configs: export and verify every config, full size (hours on two cores)."
+	@echo "make test-fast: tests for daily work.   make docs: the pages of docs/ as build/site."
+	@echo "make lint: ruff, mypy, import contracts.   make verify-configs: export and verify every config, full size (hours on two cores)."
 	@echo "make mutation: change what judges files, one place at a time, and see whether a test notices."
 	@echo "make cpp: build examples/cpp on LibTorch (cmake, a compiler) and run it on Mask2Former-R50 and SegFormer-B0."
 
@@ -51,9 +56,18 @@ formats: $(FORMATS)
 test: $(FORMATS)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 $(TESTS)
 
+test-fast: $(FORMATS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 -q -m 'not slow' $(FAST)
+
 lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-cache
+
+# The pages of docs/ as build/site; a broken link or anchor is an error.
+docs: $(READY) requirements/docs.txt
+	$(PIP) --no-deps -r requirements/docs.txt
+	$(PY) -m mkdocs build -q --strict
 
 # Not in CI, for it takes long. Goes on where it was interrupted; `mutmut results` in mutants/ lists what survived.
 mutation: $(FORMATS)

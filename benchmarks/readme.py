@@ -1,4 +1,4 @@
-"""Fill the README's generated parts from recorded results: python benchmarks/readme.py. Nothing in them is typed."""
+"""Fill the generated parts of README and docs from recorded results: python benchmarks/readme.py. Nothing in them is typed."""
 from __future__ import annotations
 
 import json
@@ -8,20 +8,38 @@ from typing import Any
 from common import ROOT
 
 RESULTS = ROOT / 'benchmarks' / 'results'
+# Of the demo's output, that the README shows.
+LAST_LINES = 11
 
 
 def main() -> None:
-    readme = ROOT / 'README.md'
-    text = readme.read_text()
-    for name, part in (('demo', demo()), ('table', table()), ('speed', speed())):
-        text = re.sub(rf'<!-- {name} -->.*?<!-- /{name} -->', lambda _, n=name, p=part: f'<!-- {n} -->\n{p}\n<!-- /{n} -->', text,
-                      flags=re.DOTALL)
-    readme.write_text(text)
+    for page, parts in (('README.md', dict(demo=demo)), ('docs/results.md', dict(table=table, speed=speed, checking=checking))):
+        text = (ROOT / page).read_text()
+        for name, part in parts.items():
+            block = f'<!-- {name} -->\n{part()}\n<!-- /{name} -->'
+            text = re.sub(rf'<!-- {name} -->.*?<!-- /{name} -->', lambda _, block=block: block, text, flags=re.DOTALL)
+        (ROOT / page).write_text(text)
 
 
 def demo() -> str:
+    """Return the command of the demo and the last lines that it prints, from the formats to the verdict."""
     place = RESULTS / 'demo.txt'
-    return ''.join(f'    {line}'.rstrip() + '\n' for line in place.read_text().splitlines()) if place.is_file() else 'not run'
+    if not place.is_file():
+        return 'not run'
+    lines = place.read_text().splitlines()
+    return '\n'.join(f'    {line}'.rstrip() for line in [*lines[:1], '...', *lines[-LAST_LINES:]])
+
+
+def checking() -> str:
+    place = RESULTS / 'before_after.json'
+    content = json.loads(place.read_text())
+    lines = ['| config | revision | whole, s | checking, s | checking, ratio |', '| --- | --- | --- | --- | --- |']
+    first: dict[str, float] = {}
+    for row in content['rows']:
+        ratio = row['checking_s'] / first.setdefault(row['config'], row['checking_s'])
+        revision = content['before'] if row['which'] == 'before' else content['commit']
+        lines.append(f"| {row['config']} | {revision} | {row['total_s']:.0f} | {row['checking_s']:.0f} | {ratio:.2f} |")
+    return '\n'.join([*lines, '', f'`{place.name}`: {_machine(content)}'])
 
 
 def table() -> str:

@@ -65,7 +65,7 @@ def sha256(path: Path) -> str:
 
 
 def check_work_dir(work_dir: Path) -> None:
-    """Raise if results cannot be written; create nothing.
+    """Raise if results cannot be written; leave nothing behind.
 
     Raises:
         InputError: it is a file, or a folder in which nothing can be written.
@@ -73,8 +73,12 @@ def check_work_dir(work_dir: Path) -> None:
     existing = next(folder for folder in (work_dir, *work_dir.absolute().parents) if folder.exists())
     if not existing.is_dir():
         raise InputError(f'--work-dir {work_dir}: {existing} is a file, not a folder')
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(f'--work-dir {work_dir}: nothing can be written into {existing}')
+    try:
+        # Asked of the file system itself: permissions do not say it to root, and /proc refuses what they allow.
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as exc:
+        raise InputError(f'--work-dir {work_dir}: nothing can be written into {existing}: {exc.strerror or exc}') from exc
 
 
 @contextmanager

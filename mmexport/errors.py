@@ -25,37 +25,41 @@ if TYPE_CHECKING:
 
 
 class MMExportError(Exception):
-    """Base class of errors that mmexport explains in one line."""
+    """Explain an error in one line; the base class of what mmexport raises."""
 
     exit_code = 1
 
 
 class InputError(MMExportError):
+    """Report a config, checkpoint, picture or option that is wrong."""
+
     exit_code = 2
 
 
 class CheckpointError(InputError):
-    pass
+    """Report a file that is no checkpoint, or none of this model."""
 
 
 class ConfigError(InputError):
-    pass
+    """Report a key or a value of the config that cannot be used."""
 
 
 class UnsupportedModelError(InputError):
-    pass
+    """Report an architecture that no adapter knows."""
 
 
 class SetupError(MMExportError):
+    """Report a package that is missing or has the wrong version."""
+
     exit_code = 3
 
 
 class MissingOpError(SetupError, RuntimeError):
-    pass
+    """Report a compiled op of mmcv that was called where there is none."""
 
 
 class PatchError(MMExportError):
-    pass
+    """Report a target of a patch that upstream does not have."""
 
 
 class LoweringError(MMExportError):
@@ -67,11 +71,11 @@ class LoweringError(MMExportError):
 
 
 class DeviceError(MMExportError):
-    pass
+    """Report tensors that would lie on the wrong device."""
 
 
 class VerificationError(MMExportError):
-    pass
+    """Report a file that could not be checked."""
 
 
 def causes(exc: BaseException) -> list[BaseException]:

@@ -13,7 +13,7 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class ConvAdaptivePadding(Patch):
-    """As `AdaptivePadding`, of a convolution that pads for itself: MobileNetV3 and EfficientNet.
+    """Pad as `AdaptivePadding` does, for a convolution that pads for itself: MobileNetV3 and EfficientNet.
 
     Source: mmcv/cnn/bricks/conv2d_adaptive_padding.py, ``Conv2dAdaptivePadding``.
     """

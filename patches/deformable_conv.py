@@ -12,7 +12,9 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class DeformableConvolution(Patch):
-    """Deformable convolution (DCN, DCNv2) in pure PyTorch: mmcv's kernel allocates an output and fills it where no tracer sees it.
+    """Compute deformable convolution (DCN, DCNv2) in pure PyTorch.
+
+    mmcv's kernel allocates an output and fills it where no tracer sees it.
 
     The unpatched model needs an mmcv with compiled ops. Compared with the definition, cell by cell, and with ordinary convolution; with the
     compiled kernel wherever the tests find one, which was nowhere so far.

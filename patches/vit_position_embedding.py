@@ -12,7 +12,7 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class VitPositionEmbedding(Patch):
-    """Always resize the position embedding: a trace keeps the branch that the traced size took.
+    """Resize the position embedding always: a trace keeps the branch that the traced size took.
 
     Resizing to the size that it has changes no bit. Upstream skips the resize whenever the number of tokens is that of training,
     whatever their aspect (256x1024 for a model of 512x512); the target size below reproduces that too.

@@ -17,7 +17,7 @@ from mmexport.adapters import Adapter
 from mmexport.artifact import Artifact
 from mmexport.backends.torchscript.backend import TorchScript
 from mmexport.checker.main import check, main, verdict
-from mmexport.cli.export import exit_code
+from mmexport.cli.outcome import exit_code
 from mmexport.export.exporter import Exporter
 from mmexport.registry import BACKENDS
 from mmexport.report.facts import Report

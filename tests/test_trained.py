@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from benchmarks.train_small import CONFIGS, miou, predicted
-from mmexport.cli.export import export
+from mmexport.cli.main import run
 from mmexport.inputs.real_image import PACKAGED
 from mmexport.inputs.windows import joined, windows_of
 from mmexport.model.build import load_model
 from mmexport.model.config import load_config
-from tools.export import parse
 
 SCORES = json.loads((CONFIGS / 'scores.json').read_text())
 
@@ -40,7 +39,7 @@ def test_the_default_command_passes_and_the_file_scores_as_eager_does(name: str,
     config, checkpoint = CONFIGS / f'{name}.py', CONFIGS / f'{name}.pth'
     assert checkpoint.stat().st_size < 2e6
     assert SCORES[name]['after'] > SCORES[name]['before'] + 20
-    assert export(parse([str(config), str(checkpoint), '--work-dir', str(tmp_path), '--quiet'])) == 0
+    assert run(['export', str(config), str(checkpoint), '--work-dir', str(tmp_path), '--quiet']) == 0
     report = json.loads((tmp_path / 'report.json').read_text())
     assert report['passed'] is True
     found = report['artifacts'][0]['found']
@@ -59,7 +58,7 @@ def test_a_sliding_model_is_exported_to_the_other_formats(tmp_path: Path) -> Non
     """``final`` are logits there, under the name that the raw ones have."""
     config, checkpoint = CONFIGS / 'shapes_slide.py', CONFIGS / 'shapes_slide.pth'
     formats = ['onnx', 'openvino', 'torch_export']
-    assert export(parse([str(config), str(checkpoint), '--work-dir', str(tmp_path), '--quiet', '--backend', *formats])) == 0
+    assert run(['export', str(config), str(checkpoint), '--work-dir', str(tmp_path), '--quiet', '--backend', *formats]) == 0
     report = json.loads((tmp_path / 'report.json').read_text())
     assert [artifact['backend'] for artifact in report['artifacts'] if artifact['verified']] == formats
 

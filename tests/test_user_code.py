@@ -22,7 +22,7 @@ def export(work_dir: Path, head: str = 'plain', model: str = 'plain', **section:
 @pytest.mark.parametrize('habit', ['branch_on_aspect', 'branch_on_area', 'branch_on_wide', 'branch_on_int', 'branch_between',
                                    'branch_beyond', 'branch_behind_values', 'branch_on_all', 'even_batch', 'some_batches', 'odd_map',
                                    'one_pair_of_sides', 'every_eleventh', 'caught',
-                                   'chunks_of_a_batch', 'chunks_of_rows'])
+                                   'chunks_of_a_batch', 'chunks_of_rows', 'table_of_sizes', 'table_of_the_module'])
 def test_a_branch_on_a_size_is_turned_and_named(habit: str, tmp_path: Path) -> None:
     report = export(tmp_path, habit)
     assert report.passed is False
@@ -37,6 +37,27 @@ def test_a_branch_on_values_is_turned_and_named(habit: str, tmp_path: Path) -> N
     report = export(tmp_path, model=habit)
     assert report.passed is False
     assert 'tests/user_code.py:' in ' '.join(report.reasons), report.reasons
+
+
+def test_a_branch_that_the_dark_picture_turned_is_not_said_to_be_decided_once(tmp_path: Path) -> None:
+    report = export(tmp_path, model='brightens')
+    assert not [line for line in report.lines() if line.startswith('decided once: ')]
+
+
+@pytest.mark.parametrize(('habit', 'backend', 'kind', 'cause'), [
+    ('branch_on_aspect', 'onnx', 'refused', 'a branch on a size'), ('branch_on_aspect', 'torchscript', 'labels', 'a branch on a size'),
+    ('brightens', 'torchscript', 'labels', 'a branch on a value')])
+def test_the_diagnosis_names_the_branch(habit: str, backend: str, kind: str, cause: str, tmp_path: Path) -> None:
+    """The line and what it is; an input that the file refuses is a kind of row of its own."""
+    of_the_model = habit == 'brightens'
+    cfg, checkpoint = config('plain' if of_the_model else habit, habit if of_the_model else 'plain', backends=[backend])
+    report = Exporter(cfg, checkpoint, tmp_path).run()
+    failed = next(row for row in report.checks[0].rows if not row.passed)
+    assert failed.kind == kind
+    assert any(('REFUSED' if kind == 'refused' else 'FAIL') in line for line in report.lines())
+    found = report.diagnoses[0]
+    assert (found.cause, Path(str(found.file)).name) == (cause, 'user_code.py')
+    assert ' if ' in f' {found.source}', found.source
 
 
 def test_a_size_beyond_the_ranges_is_refused_by_the_file(tmp_path: Path) -> None:
@@ -115,10 +136,14 @@ def test_a_size_that_leaves_python_is_named(habit: str, tmp_path: Path) -> None:
     assert any(line.strip().startswith(('tracer warning', 'not followed')) and 'user_code.py' in line for line in lines), lines
 
 
-@pytest.mark.parametrize('habit', ['table_of_sizes', 'by_square_root'])
+@pytest.mark.parametrize('habit', ['cache_of_sizes', 'by_square_root'])
 def test_a_size_that_is_not_followed_is_named(habit: str, tmp_path: Path) -> None:
+    """On the terminal and in the manifest; and nothing else is said of that line that sounds like an answer."""
     report = export(tmp_path, habit)
-    assert any(line.startswith('not followed') and 'user_code.py' in line for line in report.lines())
+    places = {line.split(': ')[1] for line in report.lines() if line.startswith('not followed') and 'user_code.py' in line}
+    assert places
+    assert not [line for line in report.lines() if line.startswith('one answer') and line.split(': ')[1] in places]
+    assert all(any(place in said for said in report.artifacts[0].manifest['not_followed']) for place in places)
 
 
 def test_a_branch_in_post_processing_is_named(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from .semantic_masks import mask_specs
 
 @ADAPTERS.register_module()
 class MaskClassification(Adapter):
-    """``raw``: `cls_logits` (N, Q, C+1) and `mask_logits` (N, Q, h, w) of the last decoder layer.
+    """Give panoptic maps and instances of mmdet's mask classifiers.
+
+    ``raw``: `cls_logits` (N, Q, C+1) and `mask_logits` (N, Q, h, w) of the last decoder layer.
     ``final``, by the config's test_cfg: `panoptic` (N, H, W) int32 in mmdet's encoding (class + 1000 * instance, void =
     num_classes), and `boxes` (N, K, 4), `scores` (N, K), `labels` (N, K), `masks` (N, K, H, W), of which `num` (N) rows count.
 

@@ -31,7 +31,9 @@ def image_metas(image: Tensor) -> list[dict[str, Any]]:
 
 @ADAPTERS.register_module()
 class Segmentation(Adapter):
-    """``raw``: `logits` (N, C, h, w) of the last decode head, before the final resize.
+    """Give label maps of mmseg's encoder-decoders.
+
+    ``raw``: `logits` (N, C, h, w) of the last decode head, before the final resize.
     ``final``: `labels` (N, H, W) int32 and `scores`, the softmax (one channel: sigmoid) of the chosen label. With
     ``test_cfg.mode='slide'``: `logits` (N, C, H, W) of one window at its size, because labels of windows cannot be averaged where they
     overlap. Sliding stays outside the graph: the number of windows would be a loop over a size, which not every format can hold.
@@ -119,7 +121,9 @@ class Segmentation(Adapter):
         return logits
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
-        """`margin` (N, H, W): how far the chosen label is ahead of the next, in units of the logits' scale. `next` (N, 1 to 3, H,
+        """Return the margins of the decisions.
+
+        `margin` (N, H, W): how far the chosen label is ahead of the next, in units of the logits' scale. `next` (N, 1 to 3, H,
         W): those behind it. `exempt` (N, H, W), with PointRend's head: what is mixed from points at the edge of its choice.
         """
         exempt = {name: mixed_from(edge, image.shape[2:]) for name, edge in seen.items()}

@@ -12,7 +12,9 @@ from .segmentation import Segmentation, image_metas
 
 @ADAPTERS.register_module()
 class SemanticMasks(Segmentation):
-    """``raw``: `cls_logits` (N, Q, C+1), `mask_logits` (N, Q, h, w) of the last decoder layer.
+    """Give label maps of mmseg's mask classifiers.
+
+    ``raw``: `cls_logits` (N, Q, C+1), `mask_logits` (N, Q, h, w) of the last decoder layer.
     ``final``: `labels` (N, H, W) int32 and `scores`, the winning class's sum over queries of class times mask probability.
     """
 

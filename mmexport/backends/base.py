@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -91,9 +92,12 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
     if isinstance(spec, str):
         spec = {'type': words.get(spec.lower(), spec)}
     if spec.get('type') not in BACKENDS.module_dict:
-        raise ConfigError(f"there is no backend {spec.get('type')!r}; there are {', '.join(sorted(words))}")
+        close = get_close_matches(str(spec.get('type')).lower(), words, 1)
+        raise ConfigError(f"there is no backend {spec.get('type')!r}" + (f', is it meant to be {close[0]}' if close else '')
+                          + f"; there are {', '.join(sorted(words))}")
     try:
-        backend: Backend = BACKENDS.build(spec)
+        # Not by the registry's build(), which warns where the runner's default scope is another one.
+        backend: Backend = BACKENDS.module_dict[spec['type']](**{key: value for key, value in spec.items() if key != 'type'})
     except TypeError as exc:
         raise ConfigError(f'export.backends: {spec}: {exc}') from exc
     reason = backend.unavailable()
@@ -104,8 +108,13 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
 
 def installed_backends() -> list[str]:
     """Return the words of ``--backend all``: every backend with an installed runtime, TorchScript first."""
-    here = [word for word, name in _words().items() if BACKENDS.module_dict[name]().unavailable() is None]
-    return sorted(here, key=lambda word: (word != 'torchscript', word))
+    return [word for word, reason in availability().items() if reason is None]
+
+
+def availability() -> dict[str, str | None]:
+    """Return for each backend's word the reason why it is not available, or None; TorchScript first."""
+    words = sorted(_words().items(), key=lambda item: (item[0] != 'torchscript', item[0]))
+    return {word: BACKENDS.module_dict[name]().unavailable() for word, name in words}
 
 
 def named_backends(words: Sequence[str]) -> list[str]:

@@ -1,8 +1,8 @@
 """Summarize the branches of a model for the report."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from .run import Key, Run, Site
@@ -25,6 +25,7 @@ class Branches:
             is tried at the verified sizes only.
         sizes: how many sizes were tried, verified or not.
         note: why recording was left out, or how else than usual sizes were looked at; None where there is nothing to say.
+        by_input: conditions that an input answers otherwise than the traced one does, by its name.
     """
 
     turned: tuple[Site, ...] = ()
@@ -36,6 +37,11 @@ class Branches:
     escaped: tuple[Site, ...] = ()
     sizes: int = 0
     note: str | None = None
+    by_input: Mapping[str, tuple[Site, ...]] = field(default_factory=dict)
+
+    def turned_by(self, inputs: Collection[str]) -> tuple[Site, ...]:
+        """Return the conditions that one of `inputs` turns; all that are turned where nothing is known of these inputs."""
+        return _sorted({site for name in inputs for site in self.by_input.get(name, ())}) or self.turned
 
     @property
     def reasons(self) -> list[str]:
@@ -53,7 +59,8 @@ class Branches:
         for site in self.avoided:
             yield f'ranges made smaller: {site.place}: {site.text}: sizes that turn it could not be checked; the file refuses them'
         for site in self.escaped:
-            yield f'not followed: {site.place}: {site.text}: what is decided from this number is tried at the checked sizes only'
+            yield (f'not followed: {site.place}: {site.text}: a size goes where it cannot be followed; what the code does with it was '
+                   'compared at the sizes tried, and is not known at others')
         for site in self.accepted:
             yield f'accepted: {site.place}: {site.text}'
         if self.note:
@@ -73,12 +80,14 @@ def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None
     """
     keys = {key for run in log.runs.values() for key in run.seen}
     left, once = log.open_keys('size'), log.open_keys('value')
+    escaped = {site for run in log.runs.values() for site in run.escaped if site.own}
     turned = _sites([key for key in keys if len(log.answers(key)) > 1])
-    return Branches(turned=turned, never=_sites(left - set(unresolved) - set(avoided)),
+    never = {key for key in left - set(unresolved) - set(avoided) if key[0] not in escaped}
+    return Branches(turned=turned, never=_sites(never),
                     once=_sites(once), unresolved=_sites(unresolved), accepted=_sites([key for key in keys if log.is_accepted(key[0])]),
                     avoided=_sites({key for key in avoided if len(log.answers(key)) < 2}),
-                    escaped=tuple(site for site in _sorted({site for run in log.runs.values() for site in run.escaped}) if site.own),
-                    sizes=len({*log.shapes.values(), *log.swept}), note=note)
+                    escaped=_sorted(escaped),
+                    sizes=len({*log.shapes.values(), *log.swept}), note=note, by_input=_by_input(log))
 
 
 def once_in(runs: Sequence[Run], known: Branches) -> tuple[Site, ...]:
@@ -90,6 +99,13 @@ def once_in(runs: Sequence[Run], known: Branches) -> tuple[Site, ...]:
     seen = {*known.turned, *known.once, *known.accepted}
     once = {site for site, found in answers.items() if len(found) == 1 and site.kind == 'value'}
     return _sorted({site for site in once - seen if site.own})
+
+
+def _by_input(log: BranchLog) -> dict[str, tuple[Site, ...]]:
+    """Return by input the conditions that it answers otherwise than the traced input, which is the first of `log`, does."""
+    traced = next(iter(log.runs.values()), Run()).seen
+    return {name: _sites([key for key, (answer, _) in run.seen.items() if key in traced and traced[key][0] != answer])
+            for name, run in log.runs.items()}
 
 
 def _sites(keys: Sequence[Key] | Collection[Key]) -> tuple[Site, ...]:

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from .tables import keys_looked_up
 
 KEPT = 'kept'  # Not a question: a rounding that goes on recording.
 ESCAPED = 'escaped'  # A number was asked for itself: what is decided from it is not seen.
@@ -21,6 +23,8 @@ ESCAPED = 'escaped'  # A number was asked for itself: what is decided from it is
 TORCH = str(Path(torch.__file__).parent) + os.sep
 Sink = Callable[[FrameType, str, Any, tuple[Any, ...], bool], None]
 _sinks: list[Sink] = []
+# The instruction of the last lookup by a size.
+_lookups: list[tuple[CodeType, int] | None] = [None]
 
 
 def note(frame: FrameType, what: str, answer: Any, operands: tuple[Any, ...], picture: bool) -> None:
@@ -67,8 +71,10 @@ def _compare(operate: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
         if not isinstance(other, (int, float)):
             return NotImplemented
         operands = plain(self), plain(other)
-        answer = operate(*operands)
-        note(sys._getframe(1), operate.__name__, answer, operands, self.picture or getattr(other, 'picture', False))
+        answer, frame = operate(*operands), sys._getframe(1)
+        # Asked by a lookup, only of the key that is met: the lookup itself is noted.
+        if (frame.f_code, frame.f_lasti) != _lookups[-1]:
+            note(frame, operate.__name__, answer, operands, self.picture or getattr(other, 'picture', False))
         return answer
     return method
 
@@ -79,21 +85,23 @@ def _truth(self: Any) -> bool:
     return bool(number)
 
 
-def _escape(number: Any, picture: bool) -> None:
-    note(sys._getframe(2), ESCAPED, None, (number, 0), picture)
-
-
 def _as_float(self: Any) -> float:
     """Convert to float, which `math.sqrt` and the like do."""
     number = plain(self)
-    _escape(number, self.picture)
+    note(sys._getframe(1), ESCAPED, None, (number, 0), self.picture)
     return float(number)
 
 
 def _hash(self: Any) -> int:
-    """Hash, which a lookup in a table by a size does."""
-    number = plain(self)
-    _escape(number, self.picture)
+    """Hash, which a lookup in a table by a size does: as many comparisons as the table has keys, if its keys are known."""
+    number, frame = plain(self), sys._getframe(1)
+    if _sinks:
+        _lookups[-1] = frame.f_code, frame.f_lasti
+        keys = () if frame.f_code.co_filename.startswith(TORCH) else keys_looked_up(frame)
+        for key in keys:
+            note(frame, 'eq', number == key, (number, key), self.picture)
+        if not keys:
+            note(frame, ESCAPED, None, (number, 0), self.picture)
     return hash(number)
 
 

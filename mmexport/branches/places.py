@@ -21,6 +21,11 @@ def _tree(file: str) -> tuple[ast.Module | None, str]:
         return None, ''
 
 
+def syntax_tree(file: str) -> ast.Module | None:
+    """Return the syntax tree of `file`; None if it cannot be read."""
+    return _tree(file)[0]
+
+
 def _harmless(body: Sequence[ast.stmt]) -> bool:
     """Return whether the statements only refuse or only say something."""
     return bool(body) and all(_refuses([step]) or isinstance(step, (ast.Pass, ast.Assert)) or (

@@ -70,7 +70,7 @@ class _Mode(TorchFunctionMode):
             try:
                 found = func(*args, **kwargs)
             except Exception:  # A tensor without values has none to give: the answer is that of the real picture, or the error stands.
-                remembered = self.run.answers.get(self.run.key(frame, picture))  # type: ignore[arg-type]
+                remembered = self.run.answers.get(self.run.key(frame, picture, count=False))  # type: ignore[arg-type]
                 if remembered is None:
                     raise
                 found = remembered[0]

@@ -96,7 +96,12 @@ class Run:
         elif key is not None:
             self.seen[key] = answer, operands
 
-    def key(self, frame: FrameType, picture: bool) -> Key | None:
+    def key(self, frame: FrameType, picture: bool, count: bool = True) -> Key | None:
+        """Return the key of the condition that `frame` is at; None for one that cannot go wrong silently.
+
+        Args:
+            count: False to ask for the key that the next question there will have.
+        """
         if frame.f_code.co_filename.startswith(OURS):
             return None
         place = place_of(frame.f_code, frame.f_lasti)
@@ -105,5 +110,7 @@ class Run:
             return None
         site = Site(frame.f_code.co_filename, *place, 'value' if picture else 'size')
         calls = _called_by(frame)
-        nth = self.count[site, calls] = self.count.get((site, calls), -1) + 1
+        nth = self.count.get((site, calls), -1) + 1
+        if count:
+            self.count[site, calls] = nth
         return site, calls, nth

@@ -23,7 +23,7 @@ SWEEPS = 120
 
 @dataclass
 class BranchLog:
-    """Answers by input.
+    """Collect the answers of branches by input.
 
     Attributes:
         model: what runs an image (N, C, H, W), for sizes that are only looked at.

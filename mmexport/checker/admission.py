@@ -9,6 +9,10 @@ from torch import Tensor
 from .conditions import refused
 
 
+class Refusal(ValueError):
+    """Report that an input lies outside what the manifest of a file declares."""
+
+
 def why_refused(spec: Mapping[str, Any], image: Tensor) -> str | None:
     """Return the reason to refuse `image`, or None.
 
@@ -35,4 +39,4 @@ def why_refused(spec: Mapping[str, Any], image: Tensor) -> str | None:
     if any(sizes[axis] % multiple for axis in ('height', 'width') if axis in sizes):
         return f'height and width must be multiples of {multiple}'
     condition = refused(spec.get('conditions', ()), sizes)
-    return f'the model does not take this size: {condition} does not hold' if condition else None
+    return f'the file was lowered for other sizes: {condition} does not hold' if condition else None

@@ -16,6 +16,8 @@ WORST = 1e-2
 # Times the tolerance that the median may be off at most, however ill-conditioned the model is.
 FAR = 5.0
 
+# The kind of a row that stands for an input which the file refuses.
+REFUSED = 'refused'
 CONTINUOUS = ('queries', 'pixels', 'map')
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from . import runners
-from .admission import why_refused
+from .admission import Refusal, why_refused
 
 Runner = Callable[[Tensor], tuple[Tensor, ...]]
 
@@ -56,7 +56,7 @@ class Guarded:
     def __call__(self, image: Tensor) -> tuple[Tensor, ...]:
         reason = why_refused(self.spec, image)
         if reason:
-            raise ValueError(f'mmexport: {reason}')
+            raise Refusal(f'mmexport: {reason}')
         return self.runner(image)
 
 

@@ -7,6 +7,7 @@ import textwrap
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .admission import Refusal
 from .compare import compare
-from .comparison import Comparison
+from .comparison import REFUSED, Comparison
 from .files import Runner, load, runner_of, stale
 from .foreign import SCHEMA, refuse_foreign, schema_of
 from .options import parse
@@ -54,6 +56,8 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
         trust: run what would run code of the folder's author (see `mmexport.checker.foreign`).
     """
     _exact_arithmetic()
+    if folder.is_file():
+        raise ValueError(f'it is a file; name its folder: {folder.parent}')
     if not folder.is_dir():
         raise ValueError('there is no such folder')
     if not (folder / 'manifest.json').is_file():
@@ -144,6 +148,8 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
             outputs = _cpu(runner(image))
         if not torch.equal(image.cpu(), sample.image):
             raise ValueError('it writes into its input, so that the next user of that tensor gets something else')
+    except Refusal as exc:
+        return [Comparison(sample.name, '(all)', EAGER, REFUSED, extra['tolerance'], problem=f'refused, and eager takes it: {exc}')]
     except Exception as exc:  # Whatever the file raises is a finding about the file, and goes into the report as one.
         problem = f'the file raised {type(exc).__name__}: {_reason(exc)}'
         return [Comparison(sample.name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem)]
@@ -165,8 +171,9 @@ def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], d
     for sample in samples:
         if sample.raw:
             plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence)
-            rows += _check_sample(lambda image: tuple(_all(runner(image)))[-count:], plain, {**manifest, 'outputs': manifest['raw']},
+            found = _check_sample(lambda image: tuple(_all(runner(image)))[-count:], plain, {**manifest, 'outputs': manifest['raw']},
                                   extra, device)
+            rows += [replace(row, output='(raw)') if row.output == '(all)' else row for row in found]
     return rows
 
 

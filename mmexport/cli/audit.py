@@ -1,20 +1,49 @@
-"""Run ``tools/audit.py``: exit code 0 clean, 1 findings, 2 wrong input."""
+"""Find tensors on the wrong device in a model or in a TorchScript file."""
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-import torch
+import click
 
-from ..device.findings import Audit
-from ..device.script import audit_script, fix_script
-from ..errors import InputError
+from . import options as opt
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..device.findings import Audit
 
 SCRIPT_SHAPE = (256, 256)
 
 
-def audit(args: argparse.Namespace) -> int:
+@opt.command('audit', ('mmexport audit CONFIG CHECKPOINT', 'mmexport audit model.pt --fix fixed.pt'),
+             short_help='Find tensors on the wrong device.')
+@click.argument('model')
+@click.argument('checkpoint', required=False)
+@opt.option('--device', group=opt.MODEL, default='cuda', help='The device to be; it need not exist.')
+@opt.option('--shape', group=opt.MODEL, nargs=2, type=int, metavar='H W', help='Size of the input (as exported; 256 256 for a .pt).')
+@opt.cfg_options
+@opt.option('--fix', group=opt.OUTPUT, is_flag=False, flag_value='', metavar='[OUT.pt]',
+            help='Fix what can be fixed: a .pt is written to OUT.pt, a model is changed for the time of an export (export --fix) and '
+                 'examined again.')
+@opt.option('--json', group=opt.OUTPUT, metavar='FILE', help='Write the findings there.')
+@opt.trust_checkpoint
+@opt.debug
+def command(**params: Any) -> int:
+    """Find every tensor on the wrong device, with its line, in MODEL: a config of mmdet or mmseg, or any TorchScript file (.pt). No GPU is
+    needed. Exit code 0 clean, 1 findings."""
+    from .outcome import guarded
+    args = SimpleNamespace(**params)
+    return guarded(lambda: audit(args), args.debug)
+
+
+def audit(args: SimpleNamespace) -> int:
+    """Print the findings; return 0 clean, 1 findings."""
+    import torch
+
+    from ..errors import InputError
     try:
         device = torch.device(args.device)
     except RuntimeError as exc:
@@ -28,7 +57,11 @@ def audit(args: argparse.Namespace) -> int:
     return 0 if found.clean else 1
 
 
-def _of_script(args: argparse.Namespace, device: torch.device) -> Audit:
+def _of_script(args: SimpleNamespace, device: torch.device) -> Audit:
+    import torch
+
+    from ..device.script import audit_script, fix_script
+    from ..errors import InputError
     image = torch.randn(1, 3, *(args.shape or SCRIPT_SHAPE), generator=torch.Generator().manual_seed(0))
     if args.fix is None:
         return audit_script(args.model, image, device)
@@ -37,14 +70,15 @@ def _of_script(args: argparse.Namespace, device: torch.device) -> Audit:
     return fix_script(args.model, args.fix, image)
 
 
-def _of_config(args: argparse.Namespace, device: torch.device) -> Audit:
+def _of_config(args: SimpleNamespace, device: torch.device) -> Audit:
     from ..adapters import build_adapter
     from ..device.preflight import audit_adapter, mended_audit
+    from ..errors import InputError
     from ..inputs.shapes import traced_shape
     from ..inputs.synthetic import picture
     from ..model.build import CheckpointOptions, load_model
     from ..model.config import export_section, load_config
-    from .export import parse_options
+    from .overrides import parse_options
     if args.fix:
         raise InputError(f'--fix {args.fix}: a model is not written anywhere; leave out the name')
     options = parse_options(args.cfg_options)

@@ -1,23 +1,48 @@
-"""Run ``tools/diagnose.py``: an export whose result is the diagnosis; its files are removed."""
+"""Find the module and the line for which a format fails: an export whose result is the diagnosis; its files are removed."""
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
 
-from ..compat import check_packages
-from ..errors import LoweringError, first_line
-from ..model.build import CheckpointOptions
-from ..model.config import load_config
-from .export import overrides, work_dir_of
+import click
+
+from . import options as opt
 
 
-def diagnose(args: argparse.Namespace) -> int:
-    """Diagnose; exit code 0 every format can be lowered and agrees with eager, 1 diagnosed."""
+@opt.command('diagnose', ('mmexport diagnose CONFIG CKPT --backend onnx',), short_help='Find the module and line for which a format fails.')
+@click.argument('config')
+@click.argument('checkpoint')
+@opt.shape
+@opt.batch
+@opt.device
+@opt.cfg_options
+@opt.backend
+@opt.option('--outputs', group=opt.OUTPUT, several=True, type=click.Choice(('final', 'raw')), metavar='final|raw',
+            help="Decisions at input size (the default), or the network's own outputs.")
+@opt.option('--work-dir', group=opt.OUTPUT, metavar='DIR', help='Gets failed/repro_<backend>.py (work_dirs/CONFIG).')
+@opt.option('--json', group=opt.OUTPUT, metavar='FILE', help='Write the diagnoses there.')
+@opt.trust_checkpoint
+@opt.debug
+def command(**params: Any) -> int:
+    """Find the smallest module of CONFIG that a format cannot hold, or computes wrongly. Exit code 0 nothing is wrong, 1 diagnosed."""
+    from .outcome import guarded
+    args = SimpleNamespace(**params)
+    return guarded(lambda: diagnose(args), args.debug)
+
+
+def diagnose(args: SimpleNamespace) -> int:
+    """Print the diagnoses; return 0 where every format can be lowered and agrees with eager, else 1."""
+    from ..compat import check_packages
+    from ..errors import LoweringError, first_line
+    from ..model.build import CheckpointOptions
+    from ..model.config import load_config
+    from .export import work_dir_of
+    from .overrides import overrides
     check_packages()
-    args.image = None
     cfg = load_config(args.config, overrides(args))
     from ..export.exporter import Exporter
     home = work_dir_of(args)

@@ -1,25 +1,53 @@
-"""Run ``tools/sweep.py``."""
+"""Export many configs of a package over Ray."""
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from .. import __version__
-from ..backends import build_backend, named_backends
-from ..compat import check_packages
-from ..model.build import versions
-from ..sweep.document import write
-from ..sweep.plan import jobs
-from ..sweep.run import sweep
-from ..sweep.store import Store
+from . import options as opt
+
+WORK = 'Jobs'
 
 
-def run(args: argparse.Namespace) -> int:
-    """Sweep; exit code 0 if every row passes, 1 if some do not, see the table."""
+@opt.command('sweep', ('mmexport sweep --packages mmseg --backend torchscript onnx --out zoo',),
+             short_help='Export many configs of a package.')
+@opt.option('--packages', group=opt.MODEL, several=True, default=('mmseg',), metavar='NAME', help='mmseg, mmdet (mmseg).')
+@opt.option('--match', group=opt.MODEL, metavar='REGEX', help='Every config whose name has it, instead of the smallest of each folder.')
+@opt.shape
+@opt.images
+@opt.option('--backend', group=opt.OUTPUT, several=True, default=('torchscript', 'onnx', 'torch_export', 'openvino'), metavar='NAME',
+            help="Formats, or 'all' that are installed (torchscript onnx torch_export openvino).")
+@opt.option('--out', group=opt.OUTPUT, required=True, metavar='DIR', help='Gets done.sqlite, zoo.md, zoo.json and the seeded weights.')
+@opt.option('--address', group=WORK, help="Address of a Ray cluster ('auto'); without it one is started here.")
+@opt.option('--workers', group=WORK, type=int, help='How many jobs at once, one core each (all cores).')
+@opt.option('--limit', group=WORK, type=float, default=3600, help='Seconds for a job, which is one config in all formats (3600).')
+@opt.option('--memory', group=WORK, type=float, default=10, help='GB for a job (10).')
+@opt.option('--known', group=WORK, metavar='ZOO.json',
+            help='Rows of an earlier sweep, on any machine: what it did under the same versions and commit is not done again.')
+@opt.option('--again', group=WORK, is_flag=True, help='Do what failed once more; what ran out of time or memory is done again anyway where '
+            '--limit or --memory is larger than it was.')
+@opt.option('--commit', group=WORK, help='What the rows are kept under instead of the present commit.')
+@opt.debug
+def command(**params: Any) -> int:
+    """Run export --outputs final raw on the configs of a package, one process a config. Exit code 0 if every row passes."""
+    from .outcome import guarded
+    args = SimpleNamespace(**params)
+    return guarded(lambda: run(args), args.debug)
+
+
+def run(args: SimpleNamespace) -> int:
+    """Sweep; return 0 if every row passes, 1 if some do not, see the table."""
+    from ..backends import build_backend, named_backends
+    from ..compat import check_packages
+    from ..model.build import versions
+    from ..sweep.document import write
+    from ..sweep.plan import jobs
+    from ..sweep.run import sweep
+    from ..sweep.store import Store
     check_packages()
     backends = named_backends(args.backend)
     for name in backends:
@@ -53,6 +81,7 @@ def _say(row: dict[str, Any], done: int, of: int) -> None:
 
 def _commit() -> str:
     """Return the commit of mmexport's repository with uncommitted changes; the version if it is installed without one."""
+    from .. import __version__
     root = Path(__file__).parents[2]
     top = _git(root, 'rev-parse', '--show-toplevel')
     if not top or Path(top).resolve() != root.resolve():

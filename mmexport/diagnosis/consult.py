@@ -14,7 +14,8 @@ from ..adapters import Adapter
 from ..backends import Backend
 from ..backends.examples import AXIS, generic
 from ..backends.exported.from_program import ProgramBackend
-from ..checker.comparison import Comparison
+from ..branches import Branches
+from ..checker.comparison import REFUSED, Comparison
 from ..checker.main import AGAIN, EAGER
 from ..checker.reduced import FULL, REDUCED, STANDS_OUT
 from ..checker.samples import Sample
@@ -22,6 +23,7 @@ from ..errors import LoweringError, first_line
 from ..utils.progress import Progress
 from ..verification.expected import model_floors
 from ..verification.verify import Verification, patched_rows
+from .branch import at_branch
 from .finding import Diagnosis, finding
 from .inplace import who_writes_into
 from .lowering import why_not_lowered
@@ -59,8 +61,9 @@ class Consultation:
             found, part = why_not_lowered(backend, adapter, image, other, error, self.step.say)
             self._keep(found, part)
 
-    def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification]) -> None:
-        """Diagnose each file that failed its check, on its first wrong sample; call it with the patches off."""
+    def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification],
+                  branches: Branches) -> None:
+        """Diagnose each file that failed its check, on its first wrong sample, or one that it refuses; call it with the patches off."""
         failed = [check for check in checks if check.passed is False]
         if not self.on or not failed:
             return
@@ -72,21 +75,25 @@ class Consultation:
             return
         for check in failed:
             backend = next(backend for backend in backends if backend.name == check.backend)
-            wrong = next((row for row in check.rows if row.stage == EAGER and not row.passed), None)
+            failing = [row for row in check.rows if row.stage == EAGER and not row.passed]
+            wrong = next((row for row in failing if row.kind != REFUSED), failing[0] if failing else None)
             if wrong and check.died:
                 said = f'{wrong.problem}; it is not looked into, for it would end this process too'
                 self.found.append(finding(backend.name, 'file', None, adapter, said))
             elif wrong:
                 with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches(), adapter.unguarded():
-                    self._keep(*self._where(backend, adapter, samples, wrong))
+                    found, part = self._where(backend, adapter, samples, wrong)
+                    sites = branches.by_input.get(wrong.sample.removesuffix(AGAIN), ())
+                    self._keep(at_branch(found, adapter, sites, refused=wrong.kind == REFUSED), part)
 
     def _keep(self, found: Diagnosis, part: Part | None) -> None:
-        """Return the finding with a repro of it that was run."""
+        """Keep the finding, and a repro of it if that ends with the same error when it is run."""
         self.found.append(found)
         place = write_repro(found, part, self.cfg, self.folder / f'repro_{found.backend}.py')
-        if place:
-            instead = alone(place, found)
-            self.found[-1] = replace(found, repro=f'{place.parent.name}/{place.name}' + (f' ({instead})' if instead else ''))
+        if place and alone(place, found):
+            place.unlink()
+        elif place:
+            self.found[-1] = replace(found, repro=f'{place.parent.name}/{place.name}')
 
     @contextmanager
     def _looking(self, what: str, backend: str) -> Iterator[None]:
@@ -109,6 +116,9 @@ class Consultation:
         if wrong.problem and 'writes into its input' in wrong.problem:
             call, module, place = who_writes_into(adapter, image)
             return finding(backend.name, 'traced', call, module, wrong.problem, place), None
+        if wrong.kind == REFUSED:
+            error = LoweringError(str(wrong.problem))
+            return why_not_lowered(backend, adapter, self._example(backend, example), image, error, self.step.say, refused=True)
         try:
             found = why_wrong(backend, adapter, example, image, self.dynamic, self._may_be_off(backend), self._jumps(samples),
                               self.step.say)

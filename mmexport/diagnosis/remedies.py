@@ -43,6 +43,13 @@ REMEDIES = (
 )
 
 
+BRANCHES = {
+    'size': Remedy('a branch on a size', 'the file holds the side that the traced size takes: compute both and choose by tensor operations '
+                   '(torch.where), or export once for each side, over sizes that do not turn it (export.verify.shapes)'),
+    'value': Remedy('a branch on a value', 'the file holds the side that the traced picture takes: compute both and choose by torch.where'),
+}
+
+
 def remedy_for(message: str, source: str, stage: str) -> tuple[str | None, str | None]:
     """Return cause and remedy for an error message and its line; (None, None) if unknown."""
     for remedy in REMEDIES:

@@ -37,7 +37,7 @@ from ..verification.checker_process import waiting
 from ..verification.expected import with_patched
 from ..verification.memory import Memory
 from ..verification.reference import Reference, ReferenceMaker
-from ..verification.verify import patched_rows
+from ..verification.verify import Verification, patched_rows
 from ..verification.verify_all import Proof
 from .build import lower_all, none_was_made
 from .manifest import describe
@@ -47,13 +47,19 @@ if TYPE_CHECKING:
     from mmengine.config import Config
 
 
+def default_work_dir(config: str | Path | None) -> Path:
+    """Return ``work_dirs/CONFIG``."""
+    return Path('work_dirs') / (Path(config).stem if config else 'export')
+
+
 class Exporter:
     """Export one model and verify the files.
 
     Args:
         cfg: any OpenMMLab config; its ``export`` section is optional.
         checkpoint: a file, or None for the weights that the model is built with (or `model` has).
-        work_dir: gets a folder for each backend, with the report in it; what failed lies under ``failed/`` instead.
+        work_dir: gets a folder for each backend, with the report in it; what failed lies under ``failed/`` instead. Default:
+            ``work_dirs/CONFIG``.
         device: where the model runs, is lowered and is checked.
         options: how the checkpoint is read.
         checking: False only lowers; whatever was not run then reads None in the report.
@@ -69,11 +75,11 @@ class Exporter:
         MMExportError: one of `mmexport.errors`; see there for which.
     """
 
-    def __init__(self, cfg: Config, checkpoint: str | None = None, work_dir: str | Path = 'work_dirs/export', device: str = 'cpu', *,
+    def __init__(self, cfg: Config, checkpoint: str | None = None, work_dir: str | Path | None = None, device: str = 'cpu', *,
                  options: CheckpointOptions | None = None, checking: bool = True, samples: bool = True, quiet: bool = True,
                  model: nn.Module | None = None, fit: LoadReport | None = None, memory: Memory | None = None, fix: bool = False,
                  diagnose: bool = True, more_pictures: Sequence[str] = ()) -> None:
-        self.cfg, self.checkpoint, self.work_dir = cfg, checkpoint, Path(work_dir)
+        self.cfg, self.checkpoint, self.work_dir = cfg, checkpoint, Path(work_dir or default_work_dir(cfg.filename))
         self.section = export_section(cfg)
         self.device = check_device(device)
         self.options, self.checking, self.samples, self.model = options, checking, samples, model
@@ -133,7 +139,8 @@ class Exporter:
                 artifacts, failures = lower_all(self.backends, lower, adapter, inputs.traced, self.consultation)
             proof = Proof(adapter, self.tolerance, self.device, self.memory, self.step)
             checks, samples = proof.verify(artifacts, samples, staging / 'scratch', checker)
-            self.consultation.on_parity(self.backends, adapter, samples, checks)
+            samples = self._patched_where_failed(adapter, samples, checks)
+            self.consultation.on_parity(self.backends, adapter, samples, checks, reference.branches)
             report = Report(
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
@@ -193,12 +200,20 @@ class Exporter:
     def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
         if not samples:
             return samples
-        with self.step(f'Running patched eager on {len(samples)} inputs'):
+        with self.step('Running patched eager'):
             return with_patched(adapter, samples, self.device, self.memory)
+
+    def _patched_where_failed(self, adapter: Adapter, samples: list[Sample], checks: Sequence[Verification]) -> list[Sample]:
+        """Add the outputs of patched eager on inputs on which a file is wrong, to tell a wrong patch from a wrong lowering."""
+        failed = {name for check in checks for name in check.failed_samples}
+        if all(sample.patched for sample in samples if sample.name in failed):
+            return samples
+        with self.step('Running patched eager where a file is wrong'), self._patched():
+            return with_patched(adapter, samples, self.device, self.memory, failed)
 
     def _lower(self, staging: Path, applied: Sequence[Applied], branches: Branches, backend: Backend, adapter: Adapter,
                example: Tensor) -> Artifact:
-        manifest = describe(adapter, example, applied, versions(), self.cfg, self.checkpoint, branches.accepted)
+        manifest = describe(adapter, example, applied, versions(), self.cfg, self.checkpoint, branches)
         adapter.check_raw = self.checking
         with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}', 'lowering'), few_collections():
             return backend.lower(adapter, example, staging / backend.name, manifest)

@@ -9,13 +9,15 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..adapters.guard import AXES
-from ..branches.run import Site
+from ..branches import Branches
 from ..checker.foreign import SCHEMA
 from ..inputs.real_image import transforms_of
 from ..patching import Applied
 
 if TYPE_CHECKING:
     from mmengine.config import Config
+
+NOTHING = Branches()
 
 
 def resize_rule(cfg: Config) -> dict[str, Any] | None:
@@ -26,12 +28,18 @@ def resize_rule(cfg: Config) -> dict[str, Any] | None:
     return None
 
 
+def _acted(applied: Sequence[Applied]) -> list[str]:
+    """Return the names of the patches that the model called; of all that are applied where it was not run with them before lowering."""
+    applied = [row for row in applied if row.skipped is None]
+    return [row.name for row in applied if row.acted] or [row.name for row in applied]
+
+
 def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], versions: dict[str, Any], cfg: Config,
-             checkpoint: str | None, accepted: Sequence[Site] = ()) -> dict[str, Any]:
+             checkpoint: str | None, branches: Branches = NOTHING) -> dict[str, Any]:
     """Return inputs, outputs, dtypes, dynamic axes, preprocessing, classes and versions, as plain JSON-able data.
 
     Args:
-        accepted: branches that no input verified and the user answers for.
+        branches: of the model; those that no input verified and the user answers for, and sizes that could not be followed, are named.
     """
     guard, meta = adapter.guard, getattr(adapter.model, 'dataset_meta', None) or {}
     return dict(
@@ -43,5 +51,6 @@ def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], vers
         num_classes=adapter.num_classes, classes=adapter.classes, palette=meta.get('palette'),
         preprocessing={**adapter.preprocess.describe(), 'resize': resize_rule(cfg)}, **adapter.notes(),
         config=Path(str(cfg.filename)).name, checkpoint=None if checkpoint is None else Path(checkpoint).name,
-        patches=[row.name for row in applied if row.skipped is None], accepted_branches=[f'{site.place}: {site.text}' for site in accepted],
+        patches=_acted(applied), accepted_branches=[f'{site.place}: {site.text}' for site in branches.accepted],
+        not_followed=[f'{site.place}: {site.text}' for site in branches.escaped],
         lowered_on=str(example.device), versions=versions)

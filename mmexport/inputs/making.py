@@ -122,7 +122,9 @@ class InputMaker:
 
         height, width = self.shape[2:]
         with eager_in_words({TRACED: torch.empty(self.shape)}, hint=False):
-            reason = refusal(height, width)
+            rules = find_size_rules(refusal, (height, width))
+            # Small sizes tell the rules; a traced size that follows them is run for its outputs anyway.
+            reason = None if rules.takes(height, width) and not rules.fixed else refusal(height, width)
             if reason:
                 with suppress(InputError):  # Two dtypes that meet are no question of size, and the audit names the line.
                     self.preflight(self._picture(self.shape, 0))
@@ -130,7 +132,7 @@ class InputMaker:
                 raise InputError(f'the unpatched eager model does not take the traced size: {reason}. ' + (
                     f'It takes {other.in_words()}: --shape {other.up(height)} {other.up(width)}'
                     if not other.fixed else 'Give the size that it was made for: --shape H W'))
-        return find_size_rules(refusal, (height, width))
+        return rules
 
     def _photographs(self, traced: Tensor, rules: SizeRules) -> dict[str, Photograph]:
         """Read the packaged photograph, and the user's own pictures."""

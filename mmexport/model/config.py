@@ -54,11 +54,20 @@ def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Conf
     if 'export' not in cfg and (close := get_close_matches('export', [str(key) for key in cfg], 1, 0.8)):
         raise ConfigError(f'{path.name} has a section {close[0]!r}, which nothing reads: is it meant to be export?')
     if options:
+        _refuse_misspelt_section(path, cfg, options)
         try:
             cfg.merge_from_dict(options)
         except (KeyError, TypeError, IndexError) as exc:
             raise ConfigError(f'an override does not fit {path.name}: {exc}') from exc
     return cfg
+
+
+def _refuse_misspelt_section(path: Path, cfg: Config, options: dict[str, Any]) -> None:
+    """Raise for an override like ``exprt.outputs=raw``, which would make a section of its own that nothing reads."""
+    for key in options:
+        section = key.partition('.')[0]
+        if section not in (*cfg, 'export') and (close := get_close_matches(section, ['export', *map(str, cfg)], 1, 0.8)):
+            raise ConfigError(f'--cfg-options {key}: {path.name} has no section {section!r}: is it meant to be {close[0]}?')
 
 
 def _installed(name: str) -> Path:
@@ -95,6 +104,9 @@ def export_section(cfg: Config) -> dict[str, Any]:
         if isinstance(default, dict):
             _refuse_unknown(f'export.{key}', value, default)
             value = {**default, **value}
+            for name in (name for name, inside in default.items() if isinstance(inside, dict)):
+                _refuse_unknown(f'export.{key}.{name}', value[name], default[name])
+                value[name] = {**default[name], **value[name]}
         section[key] = value
     _check_types(section)
     if section['outputs'] not in ('final', 'raw'):

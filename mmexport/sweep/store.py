@@ -17,7 +17,12 @@ UNKNOWN = '1970-01-01 00:00:00'
 
 
 class Store:
-    """Args: `under`, the versions and the commit that a row holds for."""
+    """Keep rows, and find those of the same versions and commit.
+
+    Args:
+        place: the SQLite file.
+        under: the versions and the commit that a row holds for.
+    """
 
     def __init__(self, place: Path, under: Mapping[str, Any]) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)

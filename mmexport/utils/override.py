@@ -1,4 +1,4 @@
-"""Temporarily replace a method on one instance."""
+"""Replace a method on one instance, for a time."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -18,6 +18,7 @@ from ..checker.main import EAGER
 from ..checker.samples import Sample
 from ..checker.timing import typical
 from ..inputs.real_image import PHOTOGRAPH
+from ..inputs.shapes import SAME
 from .memory import Memory
 from .noise_floor import NUDGE, clear_of_cliffs, noise
 
@@ -51,13 +52,15 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
         as_given: names of images that are not moved: somebody's pictures, and inputs made for this model.
         once: names of large images, on which eager runs once and without noise.
     """
+    # The floors of all samples count for each: another scene of the traced size would take as long again.
+    noiseless = (*once, SAME)
     samples = []
     for name, image in images.items():
         moved = name not in as_given and name not in once
         if moved:
             image = clear_of_cliffs(image, partial(_close_calls, adapter, memory, name))
         sample = _expected(adapter, name, image, memory)
-        if name not in once:
+        if name not in noiseless:
             sample = replace(sample, floors=_floors(adapter, sample, image, range(noises)[:1], tolerance, memory))
         if moved and _jumps(sample) and image.numel() <= SMALL:
             sample = _calmer(adapter, sample, image, range(noises)[:1], tolerance, memory)
@@ -65,8 +68,9 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
     if not any(model_floors(samples).values()):
         return samples
     device = next(iter(images.values())).device
-    return [sample if sample.name in once else replace(sample, floors=_floors(adapter, sample, sample.image.to(device), range(1, noises),
-                                                                              tolerance, memory)) for sample in samples]
+    return [sample if sample.name in noiseless else
+            replace(sample, floors=_floors(adapter, sample, sample.image.to(device), range(1, noises), tolerance, memory))
+            for sample in samples]
 
 
 def _expected(adapter: Adapter, name: str, image: Tensor, memory: Memory) -> Sample:
@@ -146,10 +150,19 @@ def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
     return floors
 
 
-def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device, memory: Memory) -> list[Sample]:
-    """Add the outputs of the patched eager model to the samples; call it inside `patched`."""
+def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device, memory: Memory,
+                 names: Collection[str] | None = None) -> list[Sample]:
+    """Add the outputs of the patched eager model to the samples `names`; call it inside `patched`.
+
+    Args:
+        names: None for all but large ones and the second scene of the traced size: what patched eager answers is asked to find the place
+            of a fault, and where a file is right there is none.
+    """
+    if names is None:
+        limit = samples[0].image.numel()
+        names = {sample.name for sample in samples if sample.name != SAME and sample.image.numel() <= limit}
     return [replace(sample, patched=_run(adapter, memory, sample.name, 'patched', sample.image.to(device)).outputs)
-            for sample in samples]
+            if sample.name in names and not sample.patched else sample for sample in samples]
 
 
 def model_floors(samples: Sequence[Sample]) -> dict[str, float]:

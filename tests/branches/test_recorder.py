@@ -35,6 +35,25 @@ def test_key_of_a_condition_stays_the_same() -> None:
     assert all(keys == found[0] for keys in found)
 
 
+class Values:
+    """Ask for a value twice in one place, and once by ``item``."""
+
+    def __call__(self, image: Tensor) -> Tensor:
+        for part in (image[:, :1], image[:, 1:]):
+            if part.mean() < -1:
+                image = image + 1
+        return image * 2 if image.max().item() > 3 else image
+
+
+def test_a_run_without_values_answers_as_the_picture_did() -> None:
+    values, image = Values(), torch.cat([torch.full((1, 1, 8, 8), -2.0), torch.zeros(1, 2, 8, 8)], dim=1)
+    real = recorder.record_picture(values, image)
+    hollow = recorder.record_sizes(values, (1, 3, 16, 16), {**real.answers, **real.seen})
+    assert not hollow.error
+    assert [answer for answer, _ in real.seen.values()] == [True, False, False]
+    assert {key: answer for key, (answer, _) in hollow.seen.items()} == {key: answer for key, (answer, _) in real.seen.items()}
+
+
 def test_a_run_without_values_asks_under_the_same_keys() -> None:
     scale = Scale()
     for _ in range(10):

@@ -22,8 +22,8 @@ SPEC: dict[str, Any] = dict(axes=['batch', 'channel', 'height', 'width'], traced
     ((1, 3, 288, 128), 'height is 288, and this file was checked from 64 to 256 only'),
     ((10, 3, 96, 128), 'batch is 10, and this file was checked from 1 to 9 only'),
     ((1, 3, 100, 128), 'height and width must be multiples of 32'), ((1, 3, 96, 100), 'height and width must be multiples of 32'),
-    ((1, 3, 160, 128), 'the model does not take this size: Ne(height, 160) does not hold'),
-    ((1, 3, 64, 160), 'the model does not take this size: width <= 2*height does not hold')])
+    ((1, 3, 160, 128), 'the file was lowered for other sizes: Ne(height, 160) does not hold'),
+    ((1, 3, 64, 160), 'the file was lowered for other sizes: width <= 2*height does not hold')])
 def test_undeclared_input_is_refused_with_reason(shape: tuple[int, ...], words: str | None) -> None:
     assert why_refused(SPEC, torch.zeros(shape)) == words
 

@@ -47,7 +47,9 @@ def test_dynamic_axis_needs_a_varying_input(shapes: list[tuple[int, int]]) -> No
 
 
 def test_missing_folder_and_missing_manifest_differ(tmp_path: Path) -> None:
-    for folder, words in ((tmp_path / 'none', 'no such folder'), (tmp_path, 'no manifest.json')):
+    (tmp_path / 'model.pt').touch()
+    for folder, words in ((tmp_path / 'none', 'no such folder'), (tmp_path, 'no manifest.json'),
+                          (tmp_path / 'model.pt', 'name its folder')):
         with pytest.raises(ValueError, match=words):
             check(folder, folder / 'samples.npz', torch.device('cpu'))
 

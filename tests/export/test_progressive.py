@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from mmexport.cli.main import run
 from mmexport.export.progressive import Standing, steps
 from mmexport.verification.test_step import PipelineCheck
 from tests.device.planted import CONFIG, clean_source
 from tests.tiny import seeded, tiny
-from tools.export import main
-from tools.make_checkpoint import main as seed
 
 BRANCH = 'if x.abs().sum() > 0:\n            x = x * 2'
 
@@ -29,8 +28,8 @@ def test_the_largest_part_that_is_right_is_kept(tmp_path: Path, monkeypatch: pyt
                                                 place: str, kept: str, stopped: str) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     command = _project(tmp_path, f'progressive_{place}', place, BRANCH)
-    assert seed(command[:2]) == 0
-    assert main(command) == 1
+    assert run(['checkpoint', *command[:2]]) == 0
+    assert run(['export', *command]) == 1
     assert f'torch_export: {kept} passes, {stopped} does not' in capsys.readouterr().out
     manifest = json.loads((tmp_path / 'w' / 'parts' / 'torch_export' / 'manifest.json').read_text())
     assert manifest['part'] == kept
@@ -44,8 +43,8 @@ def test_a_part_that_is_wrong_replaces_no_smaller_one(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     command = _project(tmp_path, 'progressive_baked', 'head', 'x = x * float(x.shape[2])')
     command[command.index('torch_export')] = 'torchscript'
-    assert seed(command[:2]) == 0
-    assert main(command) == 1
+    assert run(['checkpoint', *command[:2]]) == 0
+    assert run(['export', *command]) == 1
     assert 'torchscript: backbone+neck passes, all does not' in capsys.readouterr().out
     assert json.loads((tmp_path / 'w' / 'parts' / 'torchscript' / 'manifest.json').read_text())['part'] == 'backbone+neck'
     assert not (tmp_path / 'w' / 'torchscript').exists()
@@ -66,8 +65,8 @@ def test_a_healthy_model_is_kept_whole(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(tmp_path)
     command = _project(tmp_path, 'progressive_healthy', 'head', 'pass')
     command.insert(command.index('torch_export'), 'torchscript')
-    assert seed(command[:2]) == 0
-    assert main(command) == 0
+    assert run(['checkpoint', *command[:2]]) == 0
+    assert run(['export', *command]) == 0
     said = capsys.readouterr().out
     for name in ('torchscript', 'torch_export'):
         assert f'{name}: all of it passes' in said

@@ -183,7 +183,7 @@ def test_a_crash_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(('made', 'code'), [('all', 0), ('one fails', 1), ('one is lost', 1), ('interrupted', 130)])
 def test_the_exit_code_is_of_what_was_asked_for(made: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                 capsys: pytest.CaptureFixture[str]) -> None:
-    from tools.sweep import main
+    from mmexport.cli.main import run
 
     def swept(todo: list[Job], store: Store, *args: Any, **options: Any) -> int:
         if made == 'interrupted':
@@ -193,11 +193,11 @@ def test_the_exit_code_is_of_what_was_asked_for(made: str, code: int, tmp_path: 
                 store.keep(job.row('torchscript', passed=made != 'one fails' or number > 0, reason='planted'))
         return len(todo)
 
-    monkeypatch.setattr('mmexport.cli.sweep.sweep', swept)
+    monkeypatch.setattr('mmexport.sweep.run.sweep', swept)
     other = Store(tmp_path / 'done.sqlite', dict(commit='another'))
     other.keep(Job('mmseg::a/b.py', ('onnx',)).row('onnx', passed=False, reason='of another commit'))
     other.close()
-    assert main(['--out', str(tmp_path), '--match', 'fcn_r18b-d8', '--backend', 'torchscript']) == code
+    assert run(['sweep', '--out', str(tmp_path), '--match', 'fcn_r18b-d8', '--backend', 'torchscript']) == code
     said = capsys.readouterr().out
     assert ('1 rows of 2 are missing' in said) is (made == 'one is lost')
     assert ('the same command goes on from there' in said) is (made == 'interrupted')

@@ -59,7 +59,7 @@ class TensorRT(ProgramBackend):
     def unavailable(self) -> str | None:
         if find_spec('torch_tensorrt') is None:
             return ('torch_tensorrt not installed: pip install torch-tensorrt, in the version of the installed torch, on a machine with an '
-                    'NVIDIA GPU. The manifest of --backend torch_export says which operators it would leave to PyTorch')
+                    'NVIDIA GPU')
         if not torch.cuda.is_available():
             return 'torch_tensorrt builds engines on the GPU that they are for, and torch sees none here'
         return super().unavailable()

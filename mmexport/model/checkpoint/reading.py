@@ -66,7 +66,7 @@ def _read_safetensors(path: Path) -> Any:
 
 
 def _read_pickle(path: Path, trust: bool) -> Any:
-    _refuse_foreign_zip(path)
+    _refuse_other_files(path)
     reader: dict[str, Any] = {} if trust else {'pickle_module': unpickler}
     try:
         with warnings.catch_warnings():
@@ -80,11 +80,14 @@ def _read_pickle(path: Path, trust: bool) -> Any:
                               f'{type(exc).__name__}: {_one_line(exc)}') from exc
 
 
-def _refuse_foreign_zip(path: Path) -> None:
-    """Raise for a zip without ``data.pkl`` or of TorchScript, which torch gives to another reader."""
+def _refuse_other_files(path: Path) -> None:
+    """Raise for what torch.save does not write, and for a zip without ``data.pkl`` or of TorchScript, which torch reads in another way."""
     with path.open('rb') as file:
-        if file.read(4) != b'PK\x03\x04':
-            return
+        begins = file.read(4)
+    if begins != b'PK\x03\x04':
+        if not begins.startswith(b'\x80'):
+            raise CheckpointError(f'{path} cannot be read as a checkpoint: it is neither a zip file nor a pickle, which torch.save writes')
+        return
     # By torch's own reader: Python's zipfile does not see an archive that is followed by 64 KiB of anything.
     try:
         names = {name.rsplit('/', 1)[-1] for name in torch._C.PyTorchFileReader(str(path)).get_all_records()}

@@ -52,7 +52,7 @@ class InertDict(dict):  # type: ignore[type-arg]
 
 
 class HistoryBuffer(Inert):
-    pass
+    """Stand for mmengine's class of that name in a checkpoint."""
 
 
 _STATISTICS = {'min', 'max', 'current', 'mean'}

@@ -1,25 +1,49 @@
-"""Run ``tools/pytorch2libtorch.py``, with the options of mmseg 0.x."""
+"""Export to TorchScript by the options of mmseg 0.x: CONFIG --checkpoint FILE --shape H W --output-file FILE --verify --show."""
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
+import click
 
-from ..errors import InputError, UnsupportedModelError
-from ..export.exporter import Exporter
-from ..inputs.synthetic import photograph, picture
-from ..model.build import CheckpointOptions
-from ..model.config import export_section, load_config
+from . import options as opt
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..export.exporter import Exporter
 
 
-def pytorch2libtorch(args: argparse.Namespace) -> int:
-    """Export; exit code 0 written (and, with ``--verify``, verified), 1 not shown to be right."""
-    from .export import exit_code, parse_options
+@opt.command('pytorch2libtorch', ('python tools/pytorch2libtorch.py CONFIG --checkpoint ckpt.pth --shape 512 1024 --verify',))
+@click.argument('config')
+@opt.option('--checkpoint', group=opt.MODEL, help='Without one: the weights that the model is built with.')
+@opt.option('--shape', group=opt.MODEL, several=True, type=int, metavar='SIDE', help='H W, or one side of a square.')
+@opt.option('--device', group=opt.MODEL, default='cpu', help='Where it is traced and checked: cpu, cuda, cuda:N (cpu).')
+@opt.cfg_options
+@opt.option('--output-file', group=opt.OUTPUT, default='tmp.pt', help='The TorchScript file to write (tmp.pt).')
+@opt.option('--show', group=opt.OUTPUT, is_flag=True, help='Write OUTPUT.png: picture, eager and exported predictions.')
+@opt.option('--verify', group=opt.CHECK, is_flag=True, help='Compare with the unpatched eager model.')
+@opt.option('--input-img', group=opt.CHECK, help='The picture for --verify and --show.')
+@opt.trust_checkpoint
+@opt.debug
+def command(**params: Any) -> int:
+    """Export CONFIG to TorchScript by the options of mmseg 0.x; new scripts use mmexport export."""
+    from .outcome import guarded
+    args = SimpleNamespace(**params)
+    return guarded(lambda: pytorch2libtorch(args), args.debug)
+
+
+def pytorch2libtorch(args: SimpleNamespace) -> int:
+    """Export; return 0 written (and, with ``--verify``, verified), 1 not shown to be right."""
+    from ..errors import InputError
+    from ..export.exporter import Exporter
+    from ..model.build import CheckpointOptions
+    from ..model.config import export_section, load_config
+    from .outcome import exit_code
+    from .overrides import parse_options
     cfg = load_config(args.config, parse_options(args.cfg_options))
     section: dict[str, Any] = {'export.backends': [dict(type='TorchScript')]}
     if args.shape:
@@ -54,6 +78,11 @@ def _place(file: Path, output: Path) -> None:
 def _show(exporter: Exporter, file: Path, input_img: str | None, path: Path) -> None:
     """Write the picture, eager's labels and the file's labels side by side."""
     import cv2
+    import numpy as np
+    import torch
+
+    from ..errors import UnsupportedModelError
+    from ..inputs.synthetic import photograph, picture
     adapter, shape = exporter.adapter, exporter.shape
     if adapter.specs[0].name not in ('labels', 'panoptic'):
         raise UnsupportedModelError(f'--show draws label maps, and this model gives {adapter.specs[0].name}')
@@ -70,5 +99,6 @@ def _show(exporter: Exporter, file: Path, input_img: str | None, path: Path) -> 
 
 def _colours(labels: torch.Tensor) -> Any:
     """Return a fixed colour for each label: (H, W) -> (H, W, 3)."""
+    import numpy as np
     values = labels.numpy().astype(np.int64)
     return np.stack([(values * factor + shift) % 256 for factor, shift in ((37, 60), (91, 120), (151, 200))], axis=-1).astype(np.uint8)

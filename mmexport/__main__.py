@@ -1,0 +1,4 @@
+"""Run the command line as ``python -m mmexport``."""
+from .cli import main
+
+main()

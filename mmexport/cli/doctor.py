@@ -1,0 +1,95 @@
+"""Describe the environment: versions, compiled ops, formats, incompatible pairs, GPU."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from . import options as opt
+
+
+@opt.command('doctor', ('mmexport doctor',), short_help='Describe this environment: versions, formats, GPU.')
+@opt.debug
+def command(debug: bool) -> int:
+    """Print versions, whether mmcv has compiled ops, which formats can be made here, known incompatible packages with the remedy, and
+    whether a GPU is visible. Exit code 0 an export can run, 3 something that every export needs is missing."""
+    from .outcome import guarded
+    return guarded(doctor, debug)
+
+
+def doctor() -> int:
+    """Print the description; return 0, or 3 where no export can run."""
+    from .printing import print_lines
+    problems = list(_problems())
+    print_lines([*_versions(), '', *_ops(), *_gpu(), '', *_formats()])
+    if problems:
+        print_lines(['', *problems])
+    return 3 if problems else 0
+
+
+def installed() -> dict[str, str]:
+    """Return name and version of the distributions that matter here, of those that are installed."""
+    from importlib import metadata
+    names = ('torch', 'torchvision', 'mmengine', 'mmcv', 'mmcv-lite', 'mmdet', 'mmsegmentation', 'mmpretrain', 'numpy', 'setuptools',
+             'onnx', 'onnxruntime', 'onnxruntime-gpu', 'onnxscript', 'openvino', 'torch-tensorrt', 'tensorrt', 'safetensors', 'ray')
+    versions: dict[str, str] = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _versions() -> Iterator[str]:
+    import os
+    import platform
+
+    from .. import __version__
+    yield f"{'mmexport':<20}{__version__}"
+    yield f"{'Python':<20}{platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    yield from (f'{name:<20}{version}' for name, version in installed().items())
+
+
+def _ops() -> Iterator[str]:
+    from ..compat import provide_mmcv_ext
+    from ..errors import SetupError
+    try:
+        compiled = provide_mmcv_ext() == 'compiled'
+    except SetupError:  # There is no usable mmcv; that is one of the problems below.
+        return
+    yield f"{'mmcv ops':<20}" + ('compiled' if compiled else 'not compiled: models run and export without them, except for what upstream '
+                                 'implements as a compiled op only')
+
+
+def _gpu() -> Iterator[str]:
+    import torch
+    if torch.cuda.is_available():
+        names = ', '.join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
+        yield f"{'GPU':<20}{names} (CUDA {torch.version.cuda})"
+    else:
+        built = f'torch is built for CUDA {torch.version.cuda}' if torch.version.cuda else 'torch is built for the CPU'
+        yield f"{'GPU':<20}none visible; {built}"
+
+
+def _formats() -> Iterator[str]:
+    """Yield each format, and why it cannot be made here."""
+    from ..backends.base import availability
+    from ..report.terminal import Line
+    for name, reason in availability().items():
+        yield Line(f'{name:<20}' + ('available' if reason is None else f'not available: {reason}'), 'green' if reason is None else 'yellow')
+
+
+def _problems() -> Iterator[str]:
+    """Yield what keeps every export from running, and pairs that are known to fail."""
+    from ..compat import check_packages
+    from ..compat.pairs import known_incompatible
+    from ..errors import SetupError
+    from ..report.terminal import Line
+    pairs: list[Any] = known_incompatible(installed())
+    for pair in pairs:
+        yield Line(f'incompatible: {pair.first[0]} and {pair.second[0]}: {pair.effect}. Remedy: {pair.remedy}', 'red')
+    try:
+        check_packages()
+    except SetupError as exc:
+        if not pairs:
+            yield Line(f'missing: {exc}', 'red')

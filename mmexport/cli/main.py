@@ -1,0 +1,66 @@
+"""Dispatch ``mmexport COMMAND``, and turn every error into one line and an exit code."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import click
+
+# Commands by name; what `--help` does not list is for scripts of older versions.
+COMMANDS = {'export': 'export', 'verify': 'verify', 'audit': 'audit', 'diagnose': 'diagnose', 'checkpoint': 'checkpoint',
+            'sweep': 'sweep', 'doctor': 'doctor', 'pytorch2libtorch': 'libtorch'}
+HIDDEN = ('pytorch2libtorch',)
+
+
+class Commands(click.Group):
+    """Import a command's module when it is asked for, and suggest a name for one that does not exist."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in COMMANDS if name not in HIDDEN]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = import_module(f'.{COMMANDS[cmd_name]}', __package__).command
+        return found
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith('-'):
+            close = get_close_matches(args[0], COMMANDS, 1)
+            ctx.fail(f'there is no command {args[0]!r}' + (f'; is it meant to be {close[0]}?' if close else ''))
+        return super().resolve_command(ctx, args)
+
+
+def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from .. import __version__
+        click.echo(__version__)
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings=dict(help_option_names=['-h', '--help'], max_content_width=100),
+             epilog='Exit codes: 0 verified, 1 not shown to be right, 2 wrong input, 3 environment. '
+                    'Completion: eval "$(_MMEXPORT_COMPLETE=bash_source mmexport)", or zsh_source, fish_source.')
+@click.option('--version', is_flag=True, callback=_version, expose_value=False, is_eager=True, help='Show the version.')
+def commands() -> None:
+    """Export OpenMMLab 2.x models, and check the files against the unpatched model."""
+
+
+def run(argv: Sequence[str], prog: str = 'mmexport') -> int:
+    """Run a command; return its exit code."""
+    try:
+        code = commands.main(list(argv), prog, standalone_mode=False)
+    except click.ClickException as exc:
+        exc.show()
+        return exc.exit_code
+    except click.Abort:
+        return 130
+    return int(code or 0)
+
+
+def main(*command: str) -> None:
+    """Run ``mmexport``, or one command of it, with the arguments of this process, and exit."""
+    sys.exit(run([*command, *sys.argv[1:]]))

@@ -1,0 +1,54 @@
+"""Turn errors and reports into exit codes: 0 verified, 1 not shown to be right, 2 wrong input, 3 environment."""
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..errors import MMExportError, last_line
+
+if TYPE_CHECKING:
+    from ..report.facts import Report
+
+
+def guarded(work: Callable[[], int], debug: bool = False) -> int:
+    """Run `work`; turn an error into one line and its exit code."""
+    _quiet_upstream()
+    try:
+        return work()
+    except KeyboardInterrupt:
+        print('interrupted; earlier results are as they were', file=sys.stderr)
+        return 130
+    except Exception as exc:  # The outermost handler: a user gets one line, and the trace with --debug.
+        if debug:
+            traceback.print_exc()
+        words, code = _in_words(exc)
+        print(words, file=sys.stderr)
+        return code
+
+
+def exit_code(report: Report, unverified_is_fine: bool) -> int:
+    """Return 0 where the report passes, or nothing was checked and that was asked for; else 1."""
+    if report.passed is None:
+        return 0 if unverified_is_fine else 1
+    return 0 if report.passed else 1
+
+
+def _in_words(exc: Exception) -> tuple[str, int]:
+    """Return the message of an error, and its exit code."""
+    if isinstance(exc, MMExportError):
+        return f'{type(exc).__name__}: {exc}', exc.exit_code
+    if isinstance(exc, OSError):
+        return f'{type(exc).__name__}: {exc}', 2
+    if isinstance(exc, ImportError):
+        return f'SetupError: {exc}; what mmexport needs is in setup.py: pip install -e .', 3
+    return f'unexpected {type(exc).__name__}: {last_line(exc)} (--debug shows where)', 1
+
+
+def _quiet_upstream() -> None:
+    """Hide deprecation notices of torch and OpenMMLab, which users of mmexport cannot act on."""
+    warnings.filterwarnings('ignore')
+    logging.disable(logging.WARNING)

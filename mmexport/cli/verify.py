@@ -1,0 +1,29 @@
+"""Check an exported folder again, without the model that it was made from."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from . import options as opt
+
+CHECKER = Path(__file__).parents[1] / 'checker' / '__main__.py'
+
+
+@opt.command('verify', ('mmexport verify work_dirs/mask2former_r50/torchscript', 'mmexport verify FOLDER --device cuda --trust'),
+             short_help='Check an exported folder again.')
+@click.argument('folder')
+@opt.option('--samples', group=opt.CHECK, metavar='FILE', help='Another samples file.')
+@opt.option('--device', group=opt.CHECK, default='cpu', help='Where it runs: cpu, cuda or cuda:N.')
+@opt.option('--trust', group=opt.SAFETY, is_flag=True,
+            help='Load a file that can run code of its author: torch.export, AOTInductor, TensorRT.')
+@opt.option('--out', group=opt.OUTPUT, metavar='FILE', help='Write the findings as JSON instead of a table.')
+def command(folder: str, samples: str | None, device: str, trust: bool, out: str | None) -> int:
+    """Check the file in FOLDER (of one format, as WORK_DIR/torchscript) against its samples, with torch and numpy alone."""
+    arguments = [folder, '--device', device, *(['--trust'] if trust else [])]
+    for name, value in (('--samples', samples), ('--out', out)):
+        arguments += [name, value] if value else []
+    # A process of its own: the checker must not import mmexport, or what it imported would be checked with it.
+    return subprocess.run([sys.executable, str(CHECKER), *arguments], check=False).returncode

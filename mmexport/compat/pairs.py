@@ -1,0 +1,59 @@
+"""List pairs of installed packages that are known not to work together, each with its remedy."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Describe two packages that do not work together in these versions.
+
+    Attributes:
+        first, second: distributions, each with the versions concerned: from the first, below the second; an empty tuple is open.
+        effect: what happens.
+        remedy: what to run.
+    """
+
+    first: tuple[str, Version, Version]
+    second: tuple[str, Version, Version]
+    effect: str
+    remedy: str
+
+    def concerns(self, versions: Mapping[str, Any]) -> bool:
+        return all(name in versions and _between(parse(str(versions[name])), low, high)
+                   for name, low, high in (self.first, self.second))
+
+
+def parse(version: str) -> Version:
+    """Return the numbers of a version: 2.13.0+cpu -> (2, 13, 0)."""
+    return tuple(int(part) for part in re.findall(r'\d+', version.partition('+')[0])[:3])
+
+
+def known_incompatible(versions: Mapping[str, Any]) -> list[Pair]:
+    """Return the pairs that concern the installed `versions`, by name of distribution."""
+    return [pair for pair in PAIRS if pair.concerns(versions)]
+
+
+def _between(version: Version, low: Version, high: Version) -> bool:
+    return version >= low and (not high or version < high)
+
+
+_LITE = "pip install 'mmcv-lite>=2.0,<2.2'"
+PAIRS = (
+    # mmcv writes the same folder from both distributions.
+    Pair(('mmcv', (), ()), ('mmcv-lite', (), ()), 'they install the same folder and overwrite each other',
+         f'pip uninstall -y mmcv mmcv-lite, then {_LITE}'),
+    # mmdet/__init__.py and mmseg/__init__.py assert the version.
+    *(Pair((name, (2, 2), ()), (other, (), ()), f'importing {other} stops with an AssertionError', f'pip uninstall -y {name}, then {_LITE}')
+      for name in ('mmcv', 'mmcv-lite') for other in ('mmdet', 'mmsegmentation')),
+    # mmengine/utils/package_utils.py imports pkg_resources.
+    Pair(('mmengine', (), ()), ('setuptools', (81,), ()), 'mmengine imports pkg_resources, which this setuptools no longer has',
+         "pip install 'setuptools<81'"),
+    Pair(('onnxruntime', (), ()), ('onnxruntime-gpu', (), ()), 'they install the same folder and overwrite each other',
+         'pip uninstall -y onnxruntime onnxruntime-gpu, then install one of them'),
+)

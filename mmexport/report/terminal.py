@@ -1,0 +1,157 @@
+"""Render the facts of one run as text of about 80 columns."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from ..artifact import Artifact
+from ..checker.comparison import REFUSED, Comparison
+from ..checker.main import EAGER
+from ..checker.reduced import FULL, rule
+from ..verification.test_step import summary_lines
+from ..verification.verify import Verification
+
+if TYPE_CHECKING:
+    from .facts import Report
+
+STYLES = {True: 'bold green', False: 'bold red', None: 'yellow'}
+
+
+class Line(str):
+    """Hold a line of text with the style that a terminal shows it in, in rich's words."""
+
+    style: str
+
+    def __new__(cls, text: str, style: str) -> Line:
+        line = super().__new__(cls, text)
+        line.style = style
+        return line
+
+
+def render(report: Report, verbose: bool = False) -> Iterator[str]:
+    """Yield the lines; `verbose` shows every row of formats that pass too."""
+    ops = {'stand-in': 'without compiled ops (stand-in)', 'compiled': 'with compiled ops'}[report.versions['mmcv_ops']]
+    yield f"{Path(report.config).name}: {report.task}, outputs '{report.outputs}', on {report.device}"
+    yield f"torch {report.versions['torch']}, mmcv {ops}"
+    if report.fit and (report.fit.missing or report.fit.unexpected or report.fit.misshaped):
+        yield (f'checkpoint: {len(report.fit.missing)} keys missing, {len(report.fit.unexpected)} unexpected, '
+               f'{len(report.fit.misshaped)} of another shape')
+        for key in (report.fit.missing + report.fit.misshaped)[:5]:
+            yield f'  not loaded: {key[:64]}'
+    yield f'devices, as if on {report.audit.device}: {report.audit.verdict}'
+    yield from (f'  mended: {line}' for line in report.audit.mended)
+    acted = [row.name for row in report.applied if row.acted]
+    yield from wrap(f"patches that acted: {', '.join(acted) or 'none'} (of {len(report.applied)} registered)", 80)
+    yield from (note for row in report.applied if (note := row.untried(report.versions)))
+    for artifact, check in zip(report.artifacts, report.checks, strict=True):
+        yield from _artifact_lines(report, artifact, check, verbose or check.passed is False)
+    yield from summary_lines(report.pipelines)
+    yield from _input_lines(report)
+    yield from report.branches.lines()
+    yield from report.notes
+    yield ''
+    yield from _formats(report)
+    yield 'time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in report.time_by_kind.items())
+    verdict = {True: 'PASS', False: 'FAIL', None: 'not verified'}[report.passed]
+    yield Line(f"{verdict}: {report.work_dir / 'failed' if report.passed is False else report.work_dir}", STYLES[report.passed])
+    yield from (f'  {reason}' for reason in report.reasons)
+    yield from (line for row in report.diagnoses for line in row.lines())
+
+
+def _input_lines(report: Report) -> Iterator[str]:
+    """Yield the inputs that were tried, what they span, and what was left out."""
+    if not report.inputs:
+        return
+    tried = ', '.join(f"{name} {'x'.join(map(str, (*shape[:1], *shape[2:])))}" for name, shape in report.inputs.items())
+    yield from wrap(f'inputs tried: {tried}', 80)
+    if report.plan and report.plan.rules.fixed:
+        yield 'sizes: the model takes one size only'
+    elif report.plan and report.plan.rules.multiple_of > 1:
+        yield f'sizes: the model takes multiples of {report.plan.rules.multiple_of}'
+    for name, reason in (report.plan.dropped if report.plan else {}).items():
+        yield f'left out: {name}: {reason}'
+
+
+def _formats(report: Report) -> Iterator[str]:
+    """Yield one line a format: size, parity, the time of a call, and that over eager's."""
+    yield f"{'format':<14}{'file':<12}{'MB':>7}{'parity':>9}{'p50 ms':>9}{'/eager':>8}  checked on"
+    for artifact, check in zip(report.artifacts, report.checks, strict=True):
+        time = f'{1e3 * check.seconds:>9.0f}{check.over_eager:>8.2f}' if check.seconds and check.over_eager else f"{'-':>9}{'-':>8}"
+        parity = {True: 'pass', False: 'FAIL', None: 'not run'}[check.passed]
+        size = artifact.manifest['bytes'] / 1e6
+        yield Line(f'{artifact.backend:<14}{artifact.file.name:<12}{size:>7.1f}{parity:>9}{time}  {report.device if check.found else "-"}',
+                   STYLES[check.passed].removeprefix('bold '))
+    for name in report.failures:
+        yield Line(f"{name:<14}{'-':<12}{'-':>7}{'not made':>9}", 'red')
+
+
+def _artifact_lines(report: Report, artifact: Artifact, check: Verification, rows: bool) -> Iterator[str]:
+    yield ''
+    yield f"{artifact.backend}: {artifact.file} ({artifact.manifest['bytes'] / 1e6:.1f} MB)"
+    facts = artifact.manifest.get(artifact.backend, {})
+    if fused := facts.get('fused'):
+        yield (f"  conv+bn folded {fused['conv_bn_folded']}, linear layers joined {fused['linear_layers_joined']}, "
+               f"nodes {fused['nodes_before']} -> {fused['nodes_after']}")
+    judged = {(site.file, site.line) for site in (*report.branches.turned, *report.branches.never, *report.branches.once)}
+    # Formats that are made of one program say the same.
+    said = {line for other in report.artifacts[:report.artifacts.index(artifact)]
+            for line in other.manifest.get(other.backend, {}).get('tracer_warnings', ())}
+    for line in facts.get('tracer_warnings', ()):
+        file, number, _ = line.split(':', 2)
+        if (file, int(number)) not in judged and line not in said:
+            yield f'  tracer warning: {line}'
+    if 'compile_s' in facts:
+        yield f"  compiled in {facts['compile_s']:.0f} s"
+    for op, form in facts.get('sampling', {}).items():
+        yield f"  {op.replace('_', ' ')} by {form}, which the installed runtime gets right"
+    precision = artifact.manifest.get('precision', FULL)
+    if precision != FULL:
+        yield f'  {rule(precision)}'
+    if check.found is None:
+        yield '  not run (--no-verify)'
+        return
+    if rows:
+        yield from _rows(report, check)
+    yield from _class_lines(artifact, check)
+    for name, reason in check.found['vacuous'].items():
+        yield f'  vacuous: {name}: {reason.split(":")[0]}'
+    for name, reason in check.found.get('little_change', {}).items():
+        yield f'  {name} vary little: {reason}'
+
+
+def _rows(report: Report, check: Verification) -> Iterator[str]:
+    stages = {(row.sample, row.output): row for row in report.stages}
+    wide = max([15, *(len(row.sample) + 1 for row in check.rows)])
+    yield f"  {'sample':<{wide}}{'output':<13}{'patched':>9}{'artifact':>9}{'floor':>7}  result"
+    for row in check.rows:
+        if row.stage == EAGER:
+            patched = stages.get((row.sample, row.output))
+            result = 'pass' if row.passed else 'REFUSED' if row.kind == REFUSED else 'FAIL'
+            yield f'  {row.sample:<{wide}}{row.output:<13}{_figure(patched):>9}{_figure(row):>9}{row.floor:>7.1%}  {result}'
+
+
+def _class_lines(artifact: Artifact, check: Verification) -> Iterator[str]:
+    """Yield how many classes the expected decisions show, and which they do not."""
+    assert check.found is not None
+    classes = check.found.get('classes')
+    if not classes:
+        return
+    names = artifact.manifest.get('classes') or []
+    never = [names[label] if label < len(names) else str(label) for label in classes['never']]
+    count = len(classes['seen']) + len(never)
+    words = f"{len(classes['seen'])} of {count} classes are decided somewhere"
+    if never:
+        shown = ', '.join(never[:6]) + (f' and {len(never) - 6} more' if len(never) > 6 else '')
+        words += f'; never: {shown}: of those only the raw outputs were compared'
+    yield from (f'  {line}' for line in wrap(words, 78))
+
+
+def _figure(row: Comparison | None) -> str:
+    """Return the error over the scale, or for label maps the share of pixels that differ."""
+    if row is None or row.problem:
+        return '-'
+    if row.max_rel is not None:
+        return f'{row.max_rel:.1e}'
+    return f"{1 - row.metrics['pixel_agreement']:.2%}"

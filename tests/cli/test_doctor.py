@@ -1,0 +1,39 @@
+"""The description of the environment: what is installed, what can be made, and pairs that do not work together."""
+from __future__ import annotations
+
+import pytest
+
+from mmexport.cli import doctor
+from mmexport.cli.main import run
+from mmexport.compat.pairs import known_incompatible, parse
+
+
+def test_the_environment_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(['doctor']) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ('mmexport', 'torch', 'mmdet', 'mmcv ops', 'GPU'))
+    assert 'torchscript         available' in printed
+
+
+@pytest.mark.parametrize(('versions', 'remedy'), [
+    ({'mmcv': '2.1.0', 'mmcv-lite': '2.1.0'}, 'pip uninstall -y mmcv mmcv-lite'),
+    ({'mmcv': '2.2.0', 'mmdet': '3.3.0'}, "pip install 'mmcv-lite>=2.0,<2.2'"),
+    ({'mmengine': '0.10.7', 'setuptools': '81.0.0'}, "'setuptools<81'"),
+    ({'onnxruntime': '1.20.0', 'onnxruntime-gpu': '1.20.0'}, 'install one of them')])
+def test_incompatible_pairs_have_a_remedy(versions: dict[str, str], remedy: str) -> None:
+    assert any(remedy in pair.remedy for pair in known_incompatible(versions))
+
+
+def test_what_is_installed_here_is_compatible() -> None:
+    assert known_incompatible({'mmcv-lite': '2.1.0', 'mmdet': '3.3.0', 'mmengine': '0.10.7', 'setuptools': '80.10.2'}) == []
+
+
+def test_a_pair_stops_every_export(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(doctor, 'installed', lambda: {'mmengine': '0.10.7', 'setuptools': '82.0'})
+    assert run(['doctor']) == 3
+    assert "Remedy: pip install 'setuptools<81'" in capsys.readouterr().out
+
+
+def test_parse_reads_the_numbers_of_a_version() -> None:
+    assert parse('2.13.0+cpu') == (2, 13, 0)
+    assert parse('0.10.7rc1') == (0, 10, 7)

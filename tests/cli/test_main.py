@@ -1,0 +1,61 @@
+"""One command with subcommands: suggestions, exit codes, and help that imports neither torch nor OpenMMLab."""
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from mmexport import __version__
+from mmexport.cli.main import COMMANDS, HIDDEN, run
+from tests.tools.test_tools import ENV
+
+
+def test_an_unknown_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(['exprt', 'config.py']) == 2
+    assert "no command 'exprt'; is it meant to be export?" in capsys.readouterr().err
+
+
+def test_an_unknown_option_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(['export', 'config.py', 'c.pth', '--backnd', 'onnx']) == 2
+    assert '--backend' in capsys.readouterr().err
+
+
+def test_an_unknown_format_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(['export', 'configs/fcn.py', 'absent.pth', '--backend', 'torchscrpt', '--quiet']) == 2
+    assert 'is it meant to be torchscript' in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(['--version']) == 0
+    assert capsys.readouterr().out.strip() == __version__
+
+
+@pytest.mark.parametrize('command', ['', *COMMANDS])
+def test_help_lists_options_without_importing_torch(command: str) -> None:
+    """Within a second, and as ``python -m mmexport``."""
+    code = (f'import sys\nsys.argv = ["mmexport", {command!r}, "--help"] if {command!r} else ["mmexport", "--help"]\n'
+            'import mmexport.cli\ntry:\n    mmexport.cli.main()\nexcept SystemExit as end:\n    assert end.code == 0\n'
+            'assert not {"torch", "numpy", "mmengine"} & set(sys.modules)')
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=ENV, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith('Usage: mmexport')
+    # Other tests run beside this one; alone it takes 0.1 s.
+    assert time.perf_counter() - started < 3
+    if not command:
+        assert all(name in done.stdout for name in COMMANDS if name not in HIDDEN)
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, '-m', 'mmexport', '--help'], capture_output=True, text=True, env=ENV, check=False)
+    assert done.returncode == 0
+    assert 'diagnose' in done.stdout
+
+
+def test_the_shell_completes_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = {**ENV, '_MMEXPORT_COMPLETE': 'bash_complete', 'COMP_WORDS': 'mmexport ex', 'COMP_CWORD': '1'}
+    done = subprocess.run([sys.executable, '-c', 'import sys; sys.argv = ["mmexport"]; from mmexport.cli import main; main()'],
+                          capture_output=True, text=True, env=env, check=False)
+    assert done.stdout.split() == ['plain,export']

@@ -1,0 +1,45 @@
+"""The first sentence of a public docstring is an imperative verb and its object."""
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+VERBS = set('''
+Add Apply Audit Bring Build Cache Calibrate Call Capture Check Choose Collect Compare Compile Compose Compute Convert Convolve Copy Count
+Create Cut Declare Decompose Define Descend Describe Detect Diagnose Disable Dispatch Do Draw Drop End Enlarge Evaluate Explain Export Express
+Fill Filter Find Fix Format Give Hand Hide Hold Import Initialise Insert Isolate Judge Keep Let Limit List Load Lower Make Map Mark Mask
+Match Measure Mix Move Name Normalise Note Open Pad Parse Pass Pool Print Provide Raise Read Record Redraw Refuse Remember Remove Rename
+Render Repair Repeat Replace Report Resize Restrict Return Rewrite Round Run Sample Scale Seed Set Share Show Solve Sort Start Store
+Summarize Swap Sweep Tag Take Tell Test Trace Track Turn Verify Work Wrap Write Yield
+'''.split())
+
+
+def public_docstrings() -> Iterator[tuple[str, str]]:
+    """Place and first line of the docstring of every module, public class and public function."""
+    for folder in ('mmexport', 'patches', 'tools'):
+        for path in sorted((ROOT / folder).rglob('*.py')):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                    name = getattr(node, 'name', path.stem)
+                    docstring = ast.get_docstring(node)
+                    if docstring and not name.startswith('_'):
+                        yield f'{path.relative_to(ROOT)}: {name}', docstring.splitlines()[0]
+
+
+def test_the_first_word_is_an_imperative_verb() -> None:
+    found = list(public_docstrings())
+    assert len(found) > 500
+    assert [f'{place}: {line}' for place, line in found if line.split()[0].rstrip(',.:;') not in VERBS] == []
+
+
+def test_every_public_module_and_class_says_what_it_does() -> None:
+    missing = []
+    for path in sorted((ROOT / 'mmexport').rglob('*.py')):
+        tree = ast.parse(path.read_text())
+        if tree.body and not ast.get_docstring(tree):
+            missing.append(str(path.relative_to(ROOT)))
+        missing += [f'{path.relative_to(ROOT)}: {node.name}' for node in tree.body
+                    if isinstance(node, ast.ClassDef) and not node.name.startswith('_') and not ast.get_docstring(node)]
+    assert missing == []
