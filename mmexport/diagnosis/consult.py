@@ -87,13 +87,16 @@ class Consultation:
                     self._keep(at_branch(found, adapter, sites, refused=wrong.kind == REFUSED), part)
 
     def _keep(self, found: Diagnosis, part: Part | None) -> None:
-        """Keep the finding, and a repro of it if that ends with the same error when it is run."""
+        """Keep the finding, and a repro of it if that fails when it is run."""
         self.found.append(found)
         place = write_repro(found, part, self.cfg, self.folder / f'repro_{found.backend}.py')
-        if place and alone(place, found):
+        if place is None:
+            return
+        other_error = alone(place, found)
+        if other_error is None:
             place.unlink()
-        elif place:
-            self.found[-1] = replace(found, repro=f'{place.parent.name}/{place.name}')
+        else:
+            self.found[-1] = replace(found, repro=f'{place.parent.name}/{place.name}' + (f' ({other_error})' if other_error else ''))
 
     @contextmanager
     def _looking(self, what: str, backend: str) -> Iterator[None]:

@@ -28,7 +28,7 @@ class Diagnosis:
         op: the operator, in the exporter's words.
         message: the exporter's own, or the size of the error, in one line.
         cause, remedy: from `mmexport.diagnosis.remedies`, None where nothing is known.
-        repro: the file in the work dir that shows it alone; None where there is none that ends with the same error.
+        repro: the file in the work dir that shows it alone, and the error that it ends with if that is another one.
     """
 
     backend: str

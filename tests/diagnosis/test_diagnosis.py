@@ -21,7 +21,7 @@ from mmexport.backends.onnx.backend import ONNX
 from mmexport.backends.openvino.backend import OpenVINO
 from mmexport.backends.torchscript.backend import TorchScript
 from mmexport.diagnosis import Diagnosis
-from mmexport.diagnosis.repro import _read, same_error
+from mmexport.diagnosis.repro import _read, alone, same_error
 from mmexport.errors import LoweringError
 from mmexport.model.build import build_model
 from mmexport.model.config import load_config
@@ -99,6 +99,16 @@ def test_the_repro_shows_the_failure_without_mmexport(tmp_path: Path, monkeypatc
 def test_a_repro_counts_only_with_the_same_error(stage: str, message: str, stderr: str, same: bool) -> None:
     found = Diagnosis('onnx', stage, 'part', 'Part', None, None, None, None, message, None, None)
     assert same_error(found, f'Traceback (most recent call last):\n  File "repro.py", line 3, in <module>\n    form()\n{stderr}\n') is same
+
+
+@pytest.mark.parametrize(('code', 'shown'), [
+    ('pass', None), ('raise ValueError("boxes must be sorted")', ''),
+    ('raise KeyError("x")', "alone it ends with another error: KeyError: 'x'")])
+def test_a_repro_is_run_and_one_that_does_not_fail_shows_nothing(code: str, shown: str | None, tmp_path: Path) -> None:
+    message = 'lowering failed: ValueError: boxes must be sorted'
+    found = Diagnosis('onnx', 'lowering', 'part', 'Part', None, None, None, None, message, None, None)
+    (tmp_path / 'repro.py').write_text(code)
+    assert alone(tmp_path / 'repro.py', found) == shown
 
 
 class Spoiled(Backend):
