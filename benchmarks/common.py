@@ -25,7 +25,7 @@ def circumstances() -> dict[str, Any]:
     """Command, versions, commit and machine, for the head of a results file."""
     import torch
 
-    from mmexport.model.build import versions
+    from mmexport.export.versions import versions
     # Where somebody keeps his files is his affair.
     command = [Path(argument).name if argument.startswith('/') else argument for argument in sys.argv]
     return dict(command=' '.join([Path(command[0]).name, *command[1:]]), commit=COMMIT, versions=versions(),

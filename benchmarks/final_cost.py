@@ -47,8 +47,9 @@ def measured(name: str, formats: list[str], size: tuple[int, int], rounds: int, 
     from mmexport.backends import build_backend
     from mmexport.device.unregistered_tensors import stop_gradients
     from mmexport.export.manifest import describe
+    from mmexport.export.versions import versions
     from mmexport.inputs.synthetic import picture
-    from mmexport.model.build import build_model, versions
+    from mmexport.model.build import build_model
     from mmexport.model.config import load_config
     from mmexport.patching import patched
     from mmexport.seeding import seed_model

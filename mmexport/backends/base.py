@@ -1,6 +1,7 @@
 """Define the base class of export backends: `lower()`, `load()` and `unavailable()`."""
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from ..adapters import Adapter
 from ..artifact import Artifact
-from ..checker.files import load
+from ..checker.files import add_runner, load
 from ..errors import ConfigError, SetupError
 from ..registry import BACKENDS
 
@@ -68,8 +69,24 @@ class Backend:
         raise NotImplementedError
 
     def load(self, artifact: Artifact, device: str | torch.device) -> Run:
-        """Load the file with the checker's runner, ``mmexport/checker/runners/<name>.py``, without rules on its input."""
+        """Load the file with the format's runner, without rules on its input."""
+        add_runner(self.name, self.runner_file())
         return load(artifact.folder, {'backend': self.name, 'file': artifact.file.name}, torch.device(device))
+
+    @classmethod
+    def runner_file(cls) -> Path:
+        """Return ``runner.py`` beside the module of the class, or of one that it extends.
+
+        It loads and runs a file, and imports torch, numpy and its runtime only.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        for base in cls.__mro__[:-1]:
+            file = Path(inspect.getfile(base)).with_name('runner.py')
+            if file.is_file():
+                return file
+        raise ConfigError(f'the backend {cls.name} has no runner.py beside {inspect.getfile(cls)}')
 
     def unavailable(self) -> str | None:
         """Return what to install, or None."""

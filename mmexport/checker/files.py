@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import pkgutil
+import importlib.util
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import runners
 from .admission import Refusal, why_refused
 
 Runner = Callable[[Tensor], tuple[Tensor, ...]]
+# One folder a format, beside this one; `runner.py` is loaded by its path, so that no package is imported.
+FORMATS = Path(__file__).resolve().parents[1] / 'backends'
+# Runners of formats that others have registered, by name of the backend.
+_others: dict[str, Path] = {}
 
 
 def stale(folder: Path, manifest: Mapping[str, Any], samples: str | None = None) -> str | None:
@@ -72,9 +75,27 @@ def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[set[str]]
             raise ValueError(f'the {what} of the file are named {said}, and the manifest has {", ".join(wanted)}')
 
 
+def add_runner(backend: str, file: Path) -> None:
+    """Make the runner of a format known that lies outside mmexport."""
+    _others[backend] = file
+
+
 def runner_of(manifest: Mapping[str, Any]) -> Any:
-    """Return the module of `checker.runners` for the backend of this manifest."""
+    """Return the module that loads files of the manifest's backend: ``runner.py`` in the folder of the format.
+
+    ``load(file, device)`` returns a callable, image -> outputs. It may have more: ``ready()`` imports the runtime; ``facts(runner)`` says
+    what only shows once the file is loaded, and what it raises fails the check; ``names(runner)`` gives the names of the ``inputs`` and
+    ``outputs``; `mmexport.checker.foreign` has the rest.
+    """
     backend = str(manifest['backend'])
-    if backend not in {module.name for module in pkgutil.iter_modules(runners.__path__)}:
+    file = _others.get(backend) or FORMATS / backend / 'runner.py'
+    if not backend.isidentifier() or not file.is_file():
         raise ValueError(f'no loader for backend {backend!r}')
-    return importlib.import_module(f'.runners.{backend}', __package__)
+    name = f'mmexport_runner_{backend}'
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[name] = module
+    return sys.modules[name]

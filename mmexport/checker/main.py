@@ -18,7 +18,7 @@ from torch import Tensor
 from .admission import Refusal
 from .compare import compare
 from .comparison import REFUSED, Comparison
-from .files import Runner, load, runner_of, stale
+from .files import Runner, add_runner, load, runner_of, stale
 from .foreign import SCHEMA, refuse_foreign, schema_of
 from .options import parse
 from .reduced import FULL
@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f'{args.device} was asked for, and torch {torch.__version__} sees no CUDA device here', file=sys.stderr)
         return 3
     try:
-        found = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust)
+        found = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust,
+                      args.runner)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile) as exc:
         print(f'{args.folder} cannot be checked: {type(exc).__name__}: {_reason(exc)}', file=sys.stderr)
         return 2
@@ -48,12 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if verdict(found) is None else 1
 
 
-def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | None = None, trust: bool = False) -> dict[str, Any]:
+def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | None = None, trust: bool = False,
+          runner_file: Path | None = None) -> dict[str, Any]:
     """Check one folder and return rows, reasons and times as JSON-able data; `verdict` says whether it passes.
 
     Args:
         raw: a folder with the same graph before its raw outputs were cut off; they are compared too.
         trust: run what would run code of the folder's author (see `mmexport.checker.foreign`).
+        runner_file: the ``runner.py`` of a format that is not mmexport's own.
     """
     _exact_arithmetic()
     if folder.is_file():
@@ -66,11 +69,13 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
         raise ValueError(f'{samples_file} is missing (--no-verify, --no-samples, or too large to be kept): there is nothing to compare '
                          'with')
     manifest = json.loads((folder / 'manifest.json').read_text())
+    if runner_file:
+        add_runner(str(manifest['backend']), runner_file)
     own = samples_file.name if samples_file.parent == folder else None
     found: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={}, stale=stale(folder, manifest, own))
     if found['stale']:
         return found
-    refuse_foreign(folder, manifest, trust)
+    refuse_foreign(folder, manifest, trust, runner_of(manifest))
     if schema_of(manifest) < SCHEMA:
         found['older'] = f'its manifest has schema {schema_of(manifest)}, which declares no ranges of sizes: only its samples are checked'
     samples, extra = read_samples(samples_file)

@@ -14,5 +14,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--raw', type=Path, help=argparse.SUPPRESS)
     parser.add_argument('--trust', action='store_true',
                         help='load a file that can run code of its author: torch.export, AOTInductor, TensorRT')
+    parser.add_argument('--runner', type=Path, help='the runner.py of a format that your project registers')
     parser.add_argument('--out', type=Path, help='write the findings as JSON instead of a table')
     return parser.parse_args(argv)

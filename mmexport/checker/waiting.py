@@ -3,13 +3,16 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
-from .files import runner_of
+from .files import add_runner, runner_of
 from .main import main
 
 
-def wait_and_check(backend: str) -> int:
+def wait_and_check(backend: str, runner: str = '') -> int:
     """Read the program's arguments as one line of JSON from standard input, once the file of `backend` exists, and check it."""
+    if runner:
+        add_runner(backend, Path(runner))
     if ready := getattr(runner_of({'backend': backend}), 'ready', None):
         ready()
     line = sys.stdin.readline()

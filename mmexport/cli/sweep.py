@@ -43,7 +43,7 @@ def run(args: SimpleNamespace) -> int:
     """Sweep; return 0 if every row passes, 1 if some do not, see the table."""
     from ..backends import build_backend, named_backends
     from ..compat import check_packages
-    from ..model.build import versions
+    from ..export.versions import versions
     from ..sweep.document import write
     from ..sweep.plan import jobs
     from ..sweep.run import sweep

@@ -25,7 +25,7 @@ from ..inputs.making import InputMaker, Inputs
 from ..inputs.real_image import picture_files
 from ..inputs.shapes import open_axes, plan_shapes, ranges_of, traced_shape
 from ..inputs.size_rules import SizeRules
-from ..model.build import CheckpointOptions, check_device, load_model, versions
+from ..model.build import CheckpointOptions, check_device, load_model
 from ..model.checkpoint import LoadReport
 from ..model.config import export_section
 from ..patching import Applied, Environment, patched
@@ -42,6 +42,7 @@ from ..verification.verify_all import Proof
 from .build import lower_all, none_was_made
 from .manifest import describe
 from .publish import FAILED, deliver
+from .versions import versions
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -134,7 +135,8 @@ class Exporter:
                 self.memory.patches = repr(self.section['patches'])
                 samples = self._run_patched(adapter, samples)
                 # Not before the network has run: here one core is idle.
-                checker = until_checked.enter_context(waiting(self.backends[0].name, staging / 'scratch')) if samples else None
+                first = self.backends[0]
+                checker = until_checked.enter_context(waiting(first.name, staging / 'scratch', first.runner_file())) if samples else None
                 lower = partial(self._lower, staging, applied, reference.branches)
                 artifacts, failures = lower_all(self.backends, lower, adapter, inputs.traced, self.consultation)
             proof = Proof(adapter, self.tolerance, self.device, self.memory, self.step)

@@ -19,9 +19,6 @@ from .config import PACKAGES
 if TYPE_CHECKING:
     from mmengine.config import Config
 
-# What can change a result beside torch, mmcv and what a file goes through after torch.
-VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'mmpretrain', 'numpy')
-
 
 @dataclass(frozen=True)
 class CheckpointOptions:
@@ -153,16 +150,3 @@ def _unknown_type(exc: KeyError) -> tuple[str, bool]:
                                                      "imports=['your.module']), with its folder on PYTHONPATH")
     missing = bool(prefixes) and importlib.util.find_spec(prefixes[0]) is None
     return f'{first}. No installed package has it: {remedy}', missing
-
-
-def versions() -> dict[str, Any]:
-    """Return the versions of everything that can change a result, for manifests and reports."""
-    import platform
-
-    from ..backends.base import format_packages
-    from ..compat.packages import installed_version, mmcv_distribution
-    found: dict[str, Any] = {'python': platform.python_version(), 'torch': torch.__version__, 'mmcv_ops': provide_mmcv_ext()}
-    name, version = mmcv_distribution()
-    found[name] = version
-    found.update({package: its for package in (*VERSIONED, *format_packages()) if (its := installed_version(package))})
-    return found

@@ -17,14 +17,16 @@ class FreshProcess:
     Args:
         backend: whose runtime is imported meanwhile.
         scratch: a folder that takes what the process says, which nobody reads while it waits.
+        runner: the ``runner.py`` of the format, where it is not mmexport's own.
     """
 
-    def __init__(self, backend: str, scratch: Path) -> None:
+    def __init__(self, backend: str, scratch: Path, runner: Path | None = None) -> None:
         self.backend = backend
         scratch.mkdir(parents=True, exist_ok=True)
         self._said = scratch / f'{backend}.stderr'
         with self._said.open('wb') as said:
-            self._child = subprocess.Popen([sys.executable, str(CHECKER), '--wait-for', backend], stdin=subprocess.PIPE,
+            self._child = subprocess.Popen([sys.executable, str(CHECKER), '--wait-for', backend,
+                                            *([str(runner)] if runner else [])], stdin=subprocess.PIPE,
                                            stdout=subprocess.DEVNULL, stderr=said, text=True)
 
     def run(self, arguments: Sequence[str]) -> tuple[int, str]:
@@ -45,9 +47,9 @@ class FreshProcess:
 
 
 @contextmanager
-def waiting(backend: str, scratch: Path) -> Iterator[FreshProcess]:
+def waiting(backend: str, scratch: Path, runner: Path | None = None) -> Iterator[FreshProcess]:
     """Start a process for the file of `backend`, and end it afterwards."""
-    process = FreshProcess(backend, scratch)
+    process = FreshProcess(backend, scratch, runner)
     try:
         yield process
     finally:

@@ -12,6 +12,7 @@ import torch
 
 from ..adapters import Adapter
 from ..artifact import SAMPLES, Artifact
+from ..backends.base import backend_class
 from ..checker.compare import compare
 from ..checker.comparison import Comparison
 from ..checker.main import AGAIN, EAGER, judge_samples, verdict
@@ -86,14 +87,15 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
             rows of the others are taken from it.
     """
     scratch.mkdir(parents=True, exist_ok=True)
+    runner = backend_class(artifact.backend).runner_file()
     everything, answer = scratch / 'all_samples.npz', scratch / 'found.json'
     failed = first.failed_samples if first else {sample.name for sample in samples}
     asked_again = [sample for sample in samples if sample is samples[0] or sample.name in failed]
     write_samples(everything, asked_again, _extra(samples, tolerance))
     asked = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer), '--trust',
-             *(['--raw', str(raw)] if raw else [])]
+             *(['--raw', str(raw)] if raw else []), *(['--runner', str(runner)] if runner else [])]
     ready = started if started and started.unasked and started.backend == artifact.backend else None
-    with nullcontext(ready) if ready else waiting(artifact.backend, scratch) as process:
+    with nullcontext(ready) if ready else waiting(artifact.backend, scratch, runner) as process:
         code, said = process.run(asked)
     everything.unlink()
     if not answer.is_file():

@@ -9,7 +9,7 @@ import torch
 
 from ..adapters import Adapter
 from ..artifact import Artifact
-from ..backends.exported.cutting import raw_folder
+from ..backends.raw_outputs import raw_folder
 from ..checker.samples import Sample
 from ..utils.progress import Progress
 from .checker_process import FreshProcess

@@ -18,8 +18,8 @@ from mmexport import Exporter
 from mmexport.backends.aotinductor.backend import AOTInductor
 from mmexport.backends.exported.program import exported_program, silenced
 from mmexport.backends.openvino.backend import OpenVINO
+from mmexport.backends.openvino.runner import open_openvino
 from mmexport.backends.tensorrt.trtexec import trtexec_line
-from mmexport.checker import quiet
 from mmexport.patching import patched
 from tests.tiny import seeded, tiny
 
@@ -131,7 +131,7 @@ class Padded(nn.Module):
 
 
 def test_openvino_reads_remainders_and_a_tensor_that_is_answered_twice() -> None:
-    openvino = quiet.openvino()
+    openvino = open_openvino()
     with torch.no_grad(), silenced():
         program = export(Padded(), (torch.zeros(2, 3, 30, 33),), dynamic_shapes=({2: Dim.AUTO, 3: Dim.AUTO},), strict=False)
         model = OpenVINO().convert(program, Path(), ['a', 'b', 'c', 'd', 'e'])

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from mmexport.artifact import sha256
 from mmexport.checker import files
-from mmexport.checker.files import Guarded, load, runner_of, stale
-from mmexport.checker.runners import torchscript
+from mmexport.checker.files import Guarded, add_runner, load, runner_of, stale
 
 
 def manifest_of(folder: Path, **more: Any) -> dict[str, Any]:
@@ -82,10 +81,19 @@ def test_load_checks_input_and_output_names(found: dict[str, list[set[str]]], wo
 
 
 def test_unknown_backend_has_no_loader() -> None:
-    assert runner_of(dict(backend='torchscript')) is torchscript
-    for backend in ('tflite', '__init__', 'runners'):
+    torchscript = runner_of(dict(backend='torchscript'))
+    assert torchscript is runner_of(dict(backend='torchscript'))
+    assert str(torchscript.__file__).endswith('backends/torchscript/runner.py')
+    for backend in ('tflite', '__init__', 'exported', '../checker'):
         with pytest.raises(ValueError, match=f"^no loader for backend '{backend}'$"):
             runner_of(dict(backend=backend))
+
+
+def test_a_runner_outside_mmexport_is_found_once_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / 'runner.py').write_text('def load(file, device):\n    return lambda image: (image * 2,)\n')
+    add_runner('halves', tmp_path / 'runner.py')
+    runner = load(tmp_path, dict(file='model.any', backend='halves'), torch.device('cpu'))
+    assert torch.equal(runner(torch.ones(1))[0], torch.full((1,), 2.0))
 
 
 def test_load_passes_device_and_compares_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

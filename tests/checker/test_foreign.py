@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from mmexport.checker.files import runner_of
 from mmexport.checker.foreign import Untrusted, refuse_foreign, schema_of
 from mmexport.checker.main import main
 
@@ -61,6 +62,10 @@ def folder_with(folder: Path, model: nn.Module) -> Path:
     return folder
 
 
+def refuse(folder: Path, manifest: dict[str, Any], trust: bool) -> None:
+    refuse_foreign(folder, manifest, trust, runner_of(manifest))
+
+
 def test_main_checks_a_plain_module(tmp_path: Path) -> None:
     assert main([str(folder_with(tmp_path, Plain()))]) == 0
 
@@ -85,7 +90,7 @@ def test_duplicate_zip_entries_are_refused(tmp_path: Path) -> None:
     with pytest.warns(UserWarning), zipfile.ZipFile(folder / 'model.pt', 'a') as archive:
         archive.writestr(archive.namelist()[0], b'')
     with pytest.raises(Untrusted, match='two entries'):
-        refuse_foreign(folder, MANIFEST, trust=False)
+        refuse(folder, MANIFEST, trust=False)
 
 
 def test_torch_export_file_needs_trust(tmp_path: Path) -> None:
@@ -103,7 +108,7 @@ def test_torch_export_file_needs_trust(tmp_path: Path) -> None:
             changed.writestr(name, content)
     manifest = dict(mmexport=2, backend='torch_export', file='model.pt2')
     with pytest.raises(Untrusted, match='--trust'):
-        refuse_foreign(tmp_path, manifest, trust=False)
+        refuse(tmp_path, manifest, trust=False)
     assert not place.exists()
     with suppress(Exception):  # Whatever it says of the symbol that it got for it.
         torch.export.load(tmp_path / 'model.pt2')
@@ -112,7 +117,7 @@ def test_torch_export_file_needs_trust(tmp_path: Path) -> None:
 
 def test_native_code_needs_trust(tmp_path: Path) -> None:
     with pytest.raises(Untrusted, match='machine code'):
-        refuse_foreign(tmp_path, dict(MANIFEST, backend='aotinductor'), trust=False)
+        refuse(tmp_path, dict(MANIFEST, backend='aotinductor'), trust=False)
 
 
 @pytest.mark.parametrize(('change', 'words'), [
@@ -121,7 +126,7 @@ def test_native_code_needs_trust(tmp_path: Path) -> None:
     (dict(backend='openvino', precision='float16'), 'do not have')])
 def test_impossible_manifest_is_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=words):
-        refuse_foreign(tmp_path, {**MANIFEST, **change}, trust=True)
+        refuse(tmp_path, {**MANIFEST, **change}, trust=True)
 
 
 def test_older_schema_is_checked_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +142,7 @@ def test_only_code_of_a_file_is_searched(tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / 'model.pt', 'w') as archive:
             archive.writestr(entry, 'ops.prim.save(x)')
         with pytest.raises(Untrusted, match=r'beyond the model: --trust, if you trust who made it$') if refused else nullcontext():
-            refuse_foreign(tmp_path, MANIFEST, False)
+            refuse(tmp_path, MANIFEST, False)
 
 
 def test_manifest_without_a_schema_has_the_first() -> None:
@@ -150,4 +155,4 @@ def test_manifest_without_a_schema_has_the_first() -> None:
 def test_each_format_has_its_precisions(backend: str, precision: str, known: bool, tmp_path: Path) -> None:
     manifest = {**MANIFEST, 'backend': backend, 'precision': precision}
     with nullcontext() if known else pytest.raises(ValueError, match=f'^its manifest says {precision}, which {backend} files of mmexport'):
-        refuse_foreign(tmp_path, manifest, True)
+        refuse(tmp_path, manifest, True)

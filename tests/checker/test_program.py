@@ -11,6 +11,7 @@ import pytest
 
 import mmexport.checker
 from mmexport.checker import waiting
+from mmexport.checker.files import runner_of
 
 HERE = Path(mmexport.checker.__file__).parent
 
@@ -38,7 +39,7 @@ def test_checker_folder_is_importable_by_itself(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(('line', 'code'), [('["work", "--device", "cpu"]\n', 7), ('', 0)])
 def test_wait_and_check_imports_runtime_then_reads_stdin(line: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[object] = []
-    monkeypatch.setattr('mmexport.checker.runners.onnx.ready', lambda: order.append('ready'))
+    monkeypatch.setattr(runner_of({'backend': 'onnx'}), 'ready', lambda: order.append('ready'))
     monkeypatch.setattr(waiting, 'main', lambda argv: order.append(argv) or 7)
     monkeypatch.setattr(sys, 'stdin', io.StringIO(line))
     assert waiting.wait_and_check('onnx') == code

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from mmexport.artifact import Artifact
+from mmexport.backends.torchscript import runner as torchscript_runner
 from mmexport.checker.comparison import Comparison
 from mmexport.checker.main import EAGER, main
 from mmexport.checker.samples import Sample, read_samples
 from mmexport.verification.verify import Verification, keep_samples, patched_rows, verify
 
+RUNNER = Path(torchscript_runner.__file__)
 CPU = torch.device('cpu')
 SPECS = [dict(name='logits', dtype='float32', axes=['batch', 'class', 'h', 'w'], kind='pixels')]
 
@@ -79,7 +81,7 @@ def test_verify_writes_all_samples_and_cleans_up(tmp_path: Path) -> None:
     assert check.found is not None and check.seconds == check.found['p50_s'] > 0
     scratch = tmp_path / 'scratch' / 'deep'
     assert process.asked == [[str(tmp_path / 'a'), '--samples', str(scratch / 'all_samples.npz'), '--device', 'cpu', '--out',
-                              str(scratch / 'found.json'), '--trust']]
+                              str(scratch / 'found.json'), '--trust', '--runner', str(RUNNER)]]
     assert list(scratch.iterdir()) == []
 
 
@@ -94,7 +96,7 @@ def test_verify_uses_floors_of_all_samples(tmp_path: Path) -> None:
 def test_verify_passes_the_raw_folder(tmp_path: Path) -> None:
     made, process = artifact(tmp_path / 'a', Doubling()), InProcess(answers=(2, 'no'))
     judged(made, samples(), tmp_path, process, raw=tmp_path / 'raw')
-    assert process.asked[0][-2:] == ['--raw', str(tmp_path / 'raw')]
+    assert process.asked[0][-4:-2] == ['--raw', str(tmp_path / 'raw')]
 
 
 @pytest.mark.parametrize(('code', 'said', 'problem', 'died'), [
@@ -116,13 +118,13 @@ def test_verify_starts_a_process_if_none_fits(given: InProcess | None, tmp_path:
     started, process = [], InProcess()
 
     @contextmanager
-    def waiting(backend: str, scratch: Path) -> Iterator[InProcess]:
-        started.append((backend, scratch))
+    def waiting(backend: str, scratch: Path, runner: Path) -> Iterator[InProcess]:
+        started.append((backend, scratch, runner))
         yield process
 
     monkeypatch.setattr('mmexport.verification.verify.waiting', waiting)
     assert judged(artifact(tmp_path / 'a', Doubling()), samples(), tmp_path, given).passed
-    assert started == [('torchscript', tmp_path / 'scratch' / 'deep')]
+    assert started == [('torchscript', tmp_path / 'scratch' / 'deep', RUNNER)]
     assert len(process.asked) == 1
     assert not given or not given.asked
 

@@ -1,33 +1,13 @@
-"""Capture one graph with decisions and raw outputs: check both, deliver the decisions only."""
+"""Cut the raw outputs off an exported program."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch.utils._pytree import tree_structure
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-
-SUFFIX = '.raw'
-
-
-@contextmanager
-def with_raw(adapter: Any) -> Iterator[list[dict[str, Any]]]:
-    """Let `adapter` return its raw outputs too, if they are to be checked; yield their specs."""
-    if not getattr(adapter, 'check_raw', False):
-        yield []
-        return
-    with adapter.with_raw() as specs:
-        yield [spec.as_dict() for spec in specs[len(adapter.specs):]]
-
-
-def raw_folder(folder: Path) -> Path:
-    """Return the folder of the graph with raw outputs, which is checked and never delivered."""
-    return folder.with_name(f'{folder.name}{SUFFIX}')
 
 
 def cut_program(program: ExportedProgram, count: int) -> ExportedProgram:
@@ -44,8 +24,3 @@ def cut_program(program: ExportedProgram, count: int) -> ExportedProgram:
     done.graph.eliminate_dead_code()
     done.graph_module.recompile()
     return done
-
-
-def raw_manifest(manifest: dict[str, Any], raw: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the manifest of the graph with raw outputs."""
-    return {**manifest, 'raw': list(raw), 'outputs': [*manifest['outputs'], *raw]}

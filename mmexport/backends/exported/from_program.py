@@ -15,14 +15,18 @@ from ...adapters import Adapter
 from ...artifact import Artifact
 from ...compat.packages import installed_version
 from ...errors import LoweringError, causes, last_line
-from ..base import Backend, Run, name_of
+from ..base import Backend, Run, build_backend, name_of
+from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from .canary import SAMPLINGS, right_form
-from .cutting import cut_program, raw_folder, raw_manifest, with_raw
+from .cutting import cut_program
 from .held_sizes import conditions_of, held, narrowed
 from .program import exported_program, part_program, silenced, unavailable, warned
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+# The format that holds a program as it is.
+PLAIN = 'torch_export'
 
 
 class ProgramBackend(Backend):
@@ -99,9 +103,8 @@ class ProgramBackend(Backend):
         both, apart = [*names, *(str(spec['name']) for spec in raw)], raw_folder(folder)
         apart.mkdir(parents=True, exist_ok=True)
         if not self.cuts:
-            from ..torch_export.backend import TorchExport
-            TorchExport()._written(program, apart, both, {**raw_manifest(manifest, raw), 'backend': TorchExport.name,
-                                                          TorchExport.name: {}}, adapter)
+            plain: Any = build_backend(PLAIN)
+            plain._written(program, apart, both, {**raw_manifest(manifest, raw), 'backend': PLAIN, PLAIN: {}}, adapter)
             made = self._converted(adapter, cut_program(program, len(names)), folder, names)
             return self._written(made, folder, names, signed, adapter)
         made = self._converted(adapter, program, folder, both)

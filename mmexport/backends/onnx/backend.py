@@ -13,19 +13,19 @@ from torch import Tensor, nn
 
 from ...adapters import Adapter
 from ...artifact import Artifact
-from ...checker import quiet
 from ...errors import ConfigError, LoweringError, last_line
 from ...ops.lowerings import preferring
 from ...registry import BACKENDS
 from ..base import Run, name_of
 from ..examples import AXIS
-from ..exported.cutting import raw_folder, raw_manifest, with_raw
 from ..exported.from_program import ProgramBackend
 from ..exported.program import silenced
+from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from ..tensorrt.trtexec import trtexec_line
 from .convert import converted
 from .graph import input_names, name_axes, nodes
 from .half import halved
+from .runner import open_onnxruntime
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -102,7 +102,7 @@ class ONNX(ProgramBackend):
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
         # The exporter may ask the runtime about operators.
-        quiet.onnxruntime()
+        open_onnxruntime()
         return converted(program, self.opset, names)
 
     def _from_trace(self, module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], axes: dict[str, dict[int, str]]) -> Any:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from ...checker import quiet
-from ...checker.runners.openvino import PLACE
 from ...errors import ConfigError
 from ...registry import BACKENDS
 from ..exported.decomposing import decomposed_by
 from ..exported.from_program import ProgramBackend
+from .runner import PLACE, open_openvino
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -53,7 +52,7 @@ class OpenVINO(ProgramBackend):
         return super().unavailable()
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
-        model = quiet.openvino().convert_model(_as_it_reads(program))
+        model = open_openvino().convert_model(_as_it_reads(program))
         for port, name in zip(model.outputs, names, strict=True):
             port.get_tensor().set_names({name})
         return model
@@ -64,7 +63,7 @@ class OpenVINO(ProgramBackend):
         return made
 
     def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
-        openvino = quiet.openvino()
+        openvino = open_openvino()
         hint, manifest['precision'] = HINTS[self.precision]
         made.set_rt_info(hint, [*PLACE])
         manifest[self.name].update(version=openvino.__version__, compile=dict(INFERENCE_PRECISION_HINT=hint), ops=len(made.get_ops()))

@@ -17,7 +17,7 @@ from ...artifact import Artifact
 from ...errors import LoweringError, MMExportError, first_line, last_line
 from ...registry import BACKENDS
 from ..base import Backend, Run, name_of
-from ..exported.cutting import raw_folder, raw_manifest, with_raw
+from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from .graph import count_kinds, device_literals, dtype_literals, follow_input_device
 from .tracer_warnings import tracer_warnings
 

@@ -15,8 +15,12 @@ import torch
 from onnx import TensorProto, helper
 from torch import Tensor, nn
 
-from mmexport.checker.runners import aotinductor, openvino, tensorrt, torch_export, torchscript
-from mmexport.checker.runners import onnx as onnx_runner
+from mmexport.backends.aotinductor import runner as aotinductor
+from mmexport.backends.onnx import runner as onnx_runner
+from mmexport.backends.openvino import runner as openvino
+from mmexport.backends.tensorrt import runner as tensorrt
+from mmexport.backends.torch_export import runner as torch_export
+from mmexport.backends.torchscript import runner as torchscript
 
 CPU = torch.device('cpu')
 IMAGE = torch.rand(2, 3, 4, 6)

@@ -1,3 +1,4 @@
+"""Load and run a program with TensorRT engines."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -5,6 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+# What of a file runs when it is loaded: it is loaded only with --trust.
+RUNS = 'engines for one GPU, beside pickles'
+# What a file can be computed in, below which other rules hold.
+PRECISIONS = ('float16',)
 
 
 def load(file: Path, device: torch.device) -> Callable[..., Any]:

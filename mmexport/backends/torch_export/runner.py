@@ -1,3 +1,4 @@
+"""Load and run a program of torch.export."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -5,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+# What of a file runs when it is loaded: it is loaded only with --trust. torch.export.load unpickles, and has sympy evaluate the sizes of
+# the graph, which are strings of the file.
+RUNS = 'pickles, and sizes that are evaluated as Python'
 
 
 def load(file: Path, device: torch.device) -> Callable[..., Any]:

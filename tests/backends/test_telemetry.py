@@ -8,7 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from mmexport.checker import quiet
+from mmexport.backends.onnx.runner import open_onnxruntime
+from mmexport.backends.openvino.runner import open_openvino
 
 
 def test_onnxruntime_telemetry_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,12 +18,12 @@ def test_onnxruntime_telemetry_is_disabled(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(onnxruntime, 'disable_telemetry_events', lambda: told.append(True))
     for name in ('ORT_DISABLE_TELEMETRY', 'ORT_TELEMETRY_DISABLED'):
         monkeypatch.delenv(name, raising=False)
-    assert quiet.onnxruntime() is onnxruntime
+    assert open_onnxruntime() is onnxruntime
     assert told == [True]
     assert [os.environ.get(name) for name in ('ORT_DISABLE_TELEMETRY', 'ORT_TELEMETRY_DISABLED')] == ['1', '1']
     # Somebody's own choice stays.
     monkeypatch.setenv('ORT_DISABLE_TELEMETRY', '0')
-    quiet.onnxruntime()
+    open_onnxruntime()
     assert os.environ['ORT_DISABLE_TELEMETRY'] == '0'
 
 
@@ -36,7 +37,7 @@ def test_openvino_telemetry_is_not_imported(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, 'path', [str(tmp_path), *sys.path])
     try:
-        module = quiet.openvino()
+        module = open_openvino()
         assert module.__file__ == str(tmp_path / 'openvino' / '__init__.py')
         assert (module.seen, module.tools.ovc.seen) == (None, None)
         assert 'openvino_telemetry' not in sys.modules
@@ -49,7 +50,7 @@ def test_imported_telemetry_package_stays(monkeypatch: pytest.MonkeyPatch) -> No
     import openvino
     telemetry = ModuleType('openvino_telemetry')
     monkeypatch.setitem(sys.modules, 'openvino_telemetry', telemetry)
-    assert quiet.openvino() is openvino
+    assert open_openvino() is openvino
     assert sys.modules['openvino_telemetry'] is telemetry
 
 
@@ -59,7 +60,7 @@ def test_imported_openvino_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, 'openvino', module)
     for name in [name for name in sys.modules if name.startswith(('openvino.', 'openvino_telemetry'))]:
         monkeypatch.delitem(sys.modules, name)
-    assert quiet.openvino() is module
+    assert open_openvino() is module
     assert 'openvino_telemetry' not in sys.modules
 
 
@@ -72,7 +73,7 @@ def test_telemetry_imported_before_openvino_stays(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, 'openvino_telemetry', telemetry)
     monkeypatch.setattr(sys, 'path', [str(tmp_path), *sys.path])
     try:
-        assert quiet.openvino().seen is telemetry
+        assert open_openvino().seen is telemetry
         assert sys.modules['openvino_telemetry'] is telemetry
     finally:
         sys.modules.pop('openvino', None)

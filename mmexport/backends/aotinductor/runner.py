@@ -1,3 +1,4 @@
+"""Load and run an AOTInductor package."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -5,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+# What of a file runs when it is loaded: it is loaded only with --trust.
+RUNS = 'machine code'
 
 
 def load(file: Path, device: torch.device) -> Callable[..., Any]:

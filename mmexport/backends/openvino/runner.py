@@ -1,5 +1,7 @@
+"""Load and run an OpenVINO model on the CPU."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,20 +9,40 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import quiet
+# What a file can be computed in, below which other rules hold.
+PRECISIONS = ('bfloat16',)
 
 # Where a file says in what it is to compute.
 PLACE = ('mmexport', 'precision')
 
 
+def open_openvino() -> Any:
+    """Return the module openvino, imported without its telemetry package, for which it has a stub.
+
+    Its import alone sends an event and writes ``~/intel``.
+    """
+    hidden = 'openvino' not in sys.modules and 'openvino_telemetry' not in sys.modules
+    if hidden:
+        sys.modules['openvino_telemetry'] = None  # type: ignore[assignment]
+    try:
+        import openvino as module
+        if hidden:
+            import openvino.tools.ovc  # noqa: F401
+    finally:
+        if hidden:
+            del sys.modules['openvino_telemetry']
+    return module
+
+
 def ready() -> None:
-    quiet.openvino()
+    """Import the runtime."""
+    open_openvino()
 
 
 def load(file: Path, device: torch.device) -> Callable[..., Any]:
     if device.type != 'cpu':
         raise ValueError(f'OpenVINO runs on the CPU here, not on {device}')
-    core = quiet.openvino().Core()
+    core = open_openvino().Core()
     model = core.read_model(str(file))
     # The default may pick bfloat16 on processors that have it: an error of 1e-2 that no table would explain.
     hint = model.get_rt_info([*PLACE]).astype(str) if model.has_rt_info([*PLACE]) else 'f32'

@@ -1,6 +1,8 @@
+"""Load and run an ONNX file by ONNX Runtime."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import quiet
+# What a file can be computed in, below which other rules hold.
+PRECISIONS = ('float16',)
 
 CPU, CUDA = 'CPUExecutionProvider', 'CUDAExecutionProvider'
 # What may be computed on the CPU of a graph that is asked for on CUDA: sizes, which shape operators read there.
@@ -21,15 +24,29 @@ SHAPE_OPS = frozenset({
 FLOATS = frozenset({1, 10, 11, 16})
 
 
+def open_onnxruntime() -> Any:
+    """Return the module onnxruntime with telemetry off.
+
+    Otherwise its first session writes a device id and a database under ``~/.cache/Microsoft``.
+    """
+    # Two names: releases differ in which one they read (microsoft/onnxruntime, pull requests 27379 and 29843).
+    for name in ('ORT_DISABLE_TELEMETRY', 'ORT_TELEMETRY_DISABLED'):
+        os.environ.setdefault(name, '1')
+    import onnxruntime as module
+    module.disable_telemetry_events()
+    return module
+
+
 def ready() -> None:
-    quiet.onnxruntime()
+    """Import the runtime."""
+    open_onnxruntime()
 
 
 class Session:
     """Run an ONNX Runtime session on `device`, and record which operator runs where."""
 
     def __init__(self, file: Path, device: torch.device) -> None:
-        onnxruntime = quiet.onnxruntime()
+        onnxruntime = open_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = torch.get_num_threads()

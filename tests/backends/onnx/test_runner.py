@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-from mmexport.checker.runners.onnx import answering_pictures, assignment, strays
+from mmexport.backends.onnx.runner import answering_pictures, assignment, strays
 
 
 @dataclass

@@ -1,0 +1,23 @@
+"""List the versions of everything that can change a result, for manifests and reports."""
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import torch
+
+from ..backends.base import format_packages
+from ..compat import provide_mmcv_ext
+from ..compat.packages import installed_version, mmcv_distribution
+
+# Beside torch, mmcv and what a file goes through after torch.
+VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'mmpretrain', 'numpy')
+
+
+def versions() -> dict[str, Any]:
+    """Return the versions by name, and whether mmcv's ops are compiled."""
+    found: dict[str, Any] = {'python': platform.python_version(), 'torch': torch.__version__, 'mmcv_ops': provide_mmcv_ext()}
+    name, version = mmcv_distribution()
+    found[name] = version
+    found.update({package: its for package in (*VERSIONED, *format_packages()) if (its := installed_version(package))})
+    return found
