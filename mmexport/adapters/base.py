@@ -1,14 +1,16 @@
 """Define the base class of adapters: a model, its input and outputs, and what the checker must know of them."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from ..checker.kinds import add_kind
 from ..errors import ConfigError, UnsupportedModelError
 from ..registry import ADAPTERS
 from .guard import InputGuard
@@ -23,8 +25,9 @@ UNSUPPORTED = frozenset({'DepthEstimator'})
 class OutputSpec:
     """Describe one output of a lowered file, as in its manifest.
 
-    `kind` tells the checker which rule applies (see `mmexport.checker.comparison`): ``queries`` and ``pixels`` are continuous, with
-    that as the unit in which jumps are counted; ``labels`` and ``panoptic`` are label maps; ``instance`` belongs to a row group.
+    `kind` names a module of `mmexport.checker.kinds`, or of `Adapter.kinds`, with the rules of comparison: ``queries``, ``pixels`` and
+    ``map`` are continuous, with that as the unit in which jumps are counted; ``labels`` and ``panoptic`` are label maps; ``instance``
+    belongs to a group of rows.
     """
 
     name: str
@@ -46,6 +49,8 @@ class Adapter(nn.Module):
     task: ClassVar[str]
     # Whether it may be chosen by what the model has; else only ``export.task`` can name it.
     automatic: ClassVar[bool] = True
+    # Modules of kinds of output that the checker does not have, by name.
+    kinds: ClassVar[Mapping[str, Path]] = {}
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__()
@@ -57,6 +62,8 @@ class Adapter(nn.Module):
         self.raw_too = False
         # Whether a backend writes a graph with raw outputs too, for the check.
         self.check_raw = False
+        for name, file in self.kinds.items():
+            add_kind(name, file)
         self.eval()
 
     @classmethod

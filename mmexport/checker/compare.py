@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 from .comparison import DEFAULT_TOLERANCE, Comparison
-from .continuous import compare_continuous
-from .instances import compare_instances
-from .labels import compare_labels, compare_panoptic
+from .kinds import kind_of
 from .reduced import FULL, REDUCED
 
 Spec = Mapping[str, Any]
@@ -56,23 +54,15 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
     if broken:
         return broken
     clear = None if precision == FULL else 2 * REDUCED[precision].median
-    rows = []
+    rows, groups = [], dict[str, list[str]]()
     for spec in specs:
         name, kind = str(spec['name']), str(spec['kind'])
-        if kind == 'instance':
-            continue
-        if kind == 'labels':
-            found = compare_labels(expected[name], given[name], evidence, tolerance)
-        elif kind == 'panoptic':
-            found = compare_panoptic(expected[name], given[name], evidence)
+        if getattr(kind_of(kind), 'ROW', None):
+            groups.setdefault(kind, []).append(name)
         else:
-            found = compare_continuous(kind, name, expected, given, evidence, tolerance, clear)
-        rows.append(row(name, kind, **found))
-    group = [str(spec['name']) for spec in specs if spec['kind'] == 'instance']
-    if group:
-        found = compare_instances({name: expected[name] for name in group}, {name: given[name] for name in group}, evidence, tolerance)
-        rows.append(row('instances', 'instance', **found))
-    return rows
+            rows.append(row(name, kind, **kind_of(kind).compare([name], expected, given, evidence, tolerance, clear)))
+    return rows + [row(kind_of(kind).ROW, kind, **kind_of(kind).compare(group, expected, given, evidence, tolerance, clear))
+                   for kind, group in groups.items()]
 
 
 def _shape_or_dtype(expected: Tensor, actual: Any) -> str | None:

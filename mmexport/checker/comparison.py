@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from . import reduced
+from .kinds import kind_of
 
 # 1e-4 of an output's scale for float32: some hundred roundings of 6e-8, amplified by a network's depth (folding conv+bn alone moves
 # ResNet-50's outputs by about 1e-6 to 1e-5), and a hundred times below what moves a decision.
@@ -18,7 +19,8 @@ FAR = 5.0
 
 # The kind of a row that stands for an input which the file refuses.
 REFUSED = 'refused'
-CONTINUOUS = ('queries', 'pixels', 'map')
+# The kind of a row that stands for all outputs of an input.
+COUNT = 'count'
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Comparison:
 
     @property
     def continuous(self) -> bool:
-        return self.kind in CONTINUOUS
+        return self.kind not in (COUNT, REFUSED) and bool(kind_of(self.kind).CONTINUOUS)
 
     @property
     def median_limit(self) -> float:

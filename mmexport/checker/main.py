@@ -20,6 +20,7 @@ from .compare import compare
 from .comparison import REFUSED, Comparison
 from .files import Runner, add_runner, load, runner_of, stale
 from .foreign import SCHEMA, refuse_foreign, schema_of
+from .kinds import add_kind, kind_of
 from .options import parse
 from .reduced import FULL
 from .samples import Sample, read_samples
@@ -36,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if torch.device(args.device).type == 'cuda' and not torch.cuda.is_available():
         print(f'{args.device} was asked for, and torch {torch.__version__} sees no CUDA device here', file=sys.stderr)
         return 3
+    for given in args.kind:
+        name, _, file = given.partition('=')
+        add_kind(name, Path(file))
     try:
         found = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust,
                       args.runner)
@@ -203,15 +207,20 @@ def _classes(samples: Sequence[Sample], manifest: dict[str, Any]) -> dict[str, l
 
     A fault in the latter shows in the raw outputs only.
     """
-    maps = [sample.expected[spec['name']] for sample in samples for spec in manifest['outputs']
-            if spec['kind'] in ('labels', 'panoptic') and spec['name'] in sample.expected]
-    rows = [sample.expected['labels'][image, :int(count)] for sample in samples if 'num' in sample.expected
-            for image, count in enumerate(sample.expected['num'])]
-    if not maps and not rows:
+    winning = [labels for sample in samples for spec in manifest['outputs'] if spec['name'] in sample.expected
+               if (labels := _winning(spec, sample)) is not None]
+    if not winning:
         return None
     count = max(int(manifest['num_classes']), 2)
-    seen = {int(label) % 1000 for found in (*maps, *rows) for label in found.unique()}
+    seen = {int(label) for labels in winning for label in labels.unique()}
     return dict(seen=sorted(label for label in seen if label < count), never=sorted(set(range(count)) - seen))
+
+
+def _winning(spec: Mapping[str, Any], sample: Sample) -> Tensor | None:
+    """Return the labels that win in one output of `sample`, or None if its kind has none."""
+    kind = kind_of(str(spec['kind']))
+    labels: Tensor | None = kind.classes(str(spec['name']), sample.expected) if hasattr(kind, 'classes') else None
+    return labels
 
 
 def _cpu(outputs: Any) -> tuple[Tensor, ...]:

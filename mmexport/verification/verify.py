@@ -15,6 +15,7 @@ from ..artifact import SAMPLES, Artifact
 from ..backends.base import backend_class
 from ..checker.compare import compare
 from ..checker.comparison import Comparison
+from ..checker.kinds import other_kinds
 from ..checker.main import AGAIN, EAGER, judge_samples, verdict
 from ..checker.samples import Sample, write_samples
 from .checker_process import FreshProcess, waiting
@@ -93,7 +94,8 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
     asked_again = [sample for sample in samples if sample is samples[0] or sample.name in failed]
     write_samples(everything, asked_again, _extra(samples, tolerance))
     asked = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer), '--trust',
-             *(['--raw', str(raw)] if raw else []), *(['--runner', str(runner)] if runner else [])]
+             *(['--raw', str(raw)] if raw else []), '--runner', str(runner),
+             *(['--kind', *(f'{name}={file}' for name, file in other_kinds().items())] if other_kinds() else [])]
     ready = started if started and started.unasked and started.backend == artifact.backend else None
     with nullcontext(ready) if ready else waiting(artifact.backend, scratch, runner) as process:
         code, said = process.run(asked)

@@ -10,14 +10,14 @@ from mmexport.checker.options import parse
 
 def test_parse_defaults() -> None:
     assert vars(parse(['work'])) == dict(folder=Path('work'), samples=None, device='cpu', raw=None, trust=False, runner=None,
-                                        out=None)
+                                        kind=[], out=None)
 
 
 def test_parse_all_options() -> None:
-    args = parse(['work', '--samples', 'a.npz', '--device', 'cuda:1', '--raw', 'raw', '--trust', '--runner', 'r.py', '--out', 'found.json'])
+    args = parse(['work', '--samples', 'a.npz', '--device', 'cuda:1', '--raw', 'raw', '--trust', '--runner', 'r.py', '--kind', 'a=b.py', '--out', 'found.json'])
     assert vars(args) == dict(
         folder=Path('work'), samples=Path('a.npz'), device='cuda:1', raw=Path('raw'), trust=True, runner=Path('r.py'),
-        out=Path('found.json'))
+        kind=['a=b.py'], out=Path('found.json'))
 
 
 def test_parse_help_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +30,7 @@ def test_parse_help_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
                  'folder holds the file, manifest.json and samples.npz', '--samples SAMPLES another samples file',
                  '--device DEVICE where it runs: cpu, cuda, cuda:N (cpu)',
                  '--trust load a file that can run code of its author: torch.export, AOTInductor, TensorRT',
-                 '--runner RUNNER the runner.py of a format that your project registers', '--out OUT write the findings as JSON instead of a table'):
+                 '--runner RUNNER the runner.py of a format that your project registers',
+                 '--out OUT write the findings as JSON instead of a table'):
         assert f'{text} ' in f'{lines} ', text
     assert '--raw' not in lines

@@ -1,0 +1,64 @@
+"""Measure how little the outputs of two inputs differ, and find the constant nearest to all of them."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from .counting import share
+
+CHANGED_SHARE = 0.95
+CHANGED_BY = 100
+LABELS = 3
+LABEL_SHARE = 0.01
+CHANGED_PIXELS = 0.10
+
+
+def middle(values: Sequence[Tensor], kind: str) -> Tensor:
+    """Return the mid-range of `values`, by channel of pixel maps: the constant nearest to all of them."""
+    if kind == 'pixels':
+        low = torch.stack([value.amin(dim=(0, 2, 3)) for value in values]).amin(0)
+        high = torch.stack([value.amax(dim=(0, 2, 3)) for value in values]).amax(0)
+        return ((low + high) / 2)[None, :, None, None]
+    return (torch.stack([value.min() for value in values]).min() + torch.stack([value.max() for value in values]).max()) / 2
+
+
+def same_values(one: Tensor, other: Tensor, kind: str, tolerance: float) -> str | None:
+    """Return why two continuous outputs are too much alike, or None."""
+    scale = max(float(one.abs().max()), float(other.abs().max()), 1e-12)
+    change = (one.double() - other.double())[:1]
+    if kind == 'map':
+        change = change[:, None]
+    rms = change.flatten(2).pow(2).mean(dim=2).sqrt().flatten() / scale
+    moved = share(rms >= CHANGED_BY * tolerance)
+    if moved >= CHANGED_SHARE:
+        return None
+    unit = 'queries' if kind == 'queries' else 'channels'
+    return f'only {moved:.0%} of the {unit} change by {CHANGED_BY} tolerances between two inputs ({CHANGED_SHARE:.0%} must)'
+
+
+def same_map(one: Tensor, other: Tensor, labels: int, margin: float) -> str | None:
+    """Return why two label maps are too much alike, or show too few labels, or None."""
+    for image in (one[0], other[0]):
+        counts = image.unique(return_counts=True)[1]
+        large = int((counts > margin * LABEL_SHARE * image.numel()).sum())
+        if large < labels:
+            return f'only {large} labels cover over {LABEL_SHARE:.0%} of the pixels ({labels} must)'
+    changed = share(one[0] != other[0])
+    if changed < margin * CHANGED_PIXELS:
+        return f'only {changed:.1%} of the pixels change between two inputs ({CHANGED_PIXELS:.0%} must)'
+    return None
+
+
+def same_rows(one: Mapping[str, Tensor], other: Mapping[str, Tensor], margin: float) -> str | None:
+    """Return why the masks of two sets of instances are too much alike, or None."""
+    count = min(int(one['num'][0]), int(other['num'][0]))
+    if count < LABELS:
+        return f'only {count} instances ({LABELS} must be found)'
+    first, second = one['masks'][0, :count], other['masks'][0, :count]
+    union = (first | second).sum()
+    changed = float((first ^ second).sum()) / max(float(union), 1.0)
+    if not bool(torch.gt(union, 0)) or changed < margin * CHANGED_PIXELS:
+        return f'only {changed:.1%} of the mask pixels change between two inputs ({CHANGED_PIXELS:.0%} must)'
+    return None

@@ -1,0 +1,56 @@
+"""Hold one kind of output a module: how it is compared, and when its comparison could not fail.
+
+A module has
+
+* ``CONTINUOUS``: whether errors are judged by the output's scale; else decisions are compared;
+* ``compare(names, expected, actual, evidence, tolerance, clear)``, which returns metrics, see `mmexport.checker.comparison.Comparison`;
+* ``little_change(name, one, other, classes, tolerance, margin)``, which says why the outputs of two inputs are too much alike, or None;
+
+and, if it needs them,
+
+* ``ROW``: the name of the row that all outputs of this kind share;
+* ``MAP = True``: every element is a label, and each of the frequent ones is tried as a constant answer;
+* ``constant(values)``: the tensor that is tried as a constant answer; zeros without it;
+* ``classes(name, expected)``: the labels that win in an output, or None.
+"""
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+# Kinds that others have registered, by name.
+_others: dict[str, Path] = {}
+
+
+def add_kind(name: str, file: Path) -> None:
+    """Make a kind known whose module lies outside the checker."""
+    _others[name] = file
+
+
+def other_kinds() -> dict[str, Path]:
+    """Return the kinds whose modules lie outside the checker."""
+    return dict(_others)
+
+
+def kind_of(name: str) -> Any:
+    """Return the module of the kind `name`.
+
+    Raises:
+        ValueError: there is none.
+    """
+    file = _others.get(name)
+    if file is None:
+        if not name.isidentifier() or not (Path(__file__).parent / f'{name}.py').is_file():
+            raise ValueError(f'this checker does not know outputs of kind {name!r}')
+        return importlib.import_module(f'.{name}', __package__)
+    module_name = f'mmexport_kind_{name}'
+    if module_name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(module_name, file)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[module_name] = module
+    return sys.modules[module_name]

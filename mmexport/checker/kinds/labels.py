@@ -1,0 +1,26 @@
+"""Compare label maps (N, H, W)."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..change import LABELS, same_map
+from ..labels import compare_labels
+
+CONTINUOUS, MAP = False, True
+
+
+def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
+            tolerance: float, clear: float | None) -> dict[str, Any]:
+    return compare_labels(expected[names[0]], actual[names[0]], evidence, tolerance)
+
+
+def little_change(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], classes: int, tolerance: float,
+                  margin: float) -> str | None:
+    return same_map(one[name], other[name], min(LABELS, max(classes, 2)), margin)
+
+
+def classes(name: str, expected: Mapping[str, Tensor]) -> Tensor:
+    return expected[name]

@@ -1,0 +1,26 @@
+"""Compare panoptic maps (N, H, W) of class + 1000 * instance."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..change import LABELS, same_map
+from ..labels import OFFSET, compare_panoptic
+
+CONTINUOUS, MAP = False, True
+
+
+def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
+            tolerance: float, clear: float | None) -> dict[str, Any]:
+    return compare_panoptic(expected[names[0]], actual[names[0]], evidence)
+
+
+def little_change(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], classes: int, tolerance: float,
+                  margin: float) -> str | None:
+    return same_map(one[name], other[name], LABELS, margin)
+
+
+def classes(name: str, expected: Mapping[str, Tensor]) -> Tensor:
+    return expected[name] % OFFSET

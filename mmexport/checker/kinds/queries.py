@@ -1,0 +1,26 @@
+"""Compare values by query (N, Q, ...), of which each query counts."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..change import middle, same_values
+from ..continuous import compare_continuous
+
+CONTINUOUS = True
+
+
+def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
+            tolerance: float, clear: float | None) -> dict[str, Any]:
+    return compare_continuous('queries', names[0], expected, actual, evidence, tolerance, clear)
+
+
+def constant(values: Sequence[Tensor]) -> Tensor:
+    return middle(values, 'queries')
+
+
+def little_change(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], classes: int, tolerance: float,
+                  margin: float) -> str | None:
+    return same_values(one[name], other[name], 'queries', margin * tolerance)
