@@ -14,7 +14,8 @@ def test_parse_defaults() -> None:
 
 
 def test_parse_all_options() -> None:
-    args = parse(['work', '--samples', 'a.npz', '--device', 'cuda:1', '--raw', 'raw', '--trust', '--runner', 'r.py', '--kind', 'a=b.py', '--out', 'found.json'])
+    args = parse(['work', '--samples', 'a.npz', '--device', 'cuda:1', '--raw', 'raw', '--trust', '--runner', 'r.py', '--kind', 'a=b.py',
+                  '--out', 'found.json'])
     assert vars(args) == dict(
         folder=Path('work'), samples=Path('a.npz'), device='cuda:1', raw=Path('raw'), trust=True, runner=Path('r.py'),
         kind=['a=b.py'], out=Path('found.json'))
