@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..ops.resizing import enlarge_masks
+from ..ops.mask_enlarging import enlarge_masks
 
 # Queries at a time. At 512 x 512 their masks are 10 MB.
 QUERIES = 10

@@ -91,7 +91,7 @@ def runner_of(manifest: Mapping[str, Any]) -> Any:
     file = _others.get(backend) or FORMATS / backend / 'runner.py'
     if not backend.isidentifier() or not file.is_file():
         raise ValueError(f'no loader for backend {backend!r}')
-    name = f'mmexport_runner_{backend}'
+    name = f'checker_runner_{backend}'
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec and spec.loader

@@ -1,21 +1,37 @@
-"""A task with a kind of output of its own, and a format, registered from outside the package: nothing of mmexport changes for them."""
+"""A task with a kind of output of its own, a format and an op, registered from outside the package, in which nothing changes for them."""
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
+import onnx
 import pytest
+import torch
 
-import tests.additions.gram
-import tests.additions.plain_trace.backend  # noqa: F401
 from mmexport import Exporter
 from mmexport.checker.kinds import kind_of
+from mmexport.ops.op import _OPS
+from mmexport.registry import ADAPTERS, BACKENDS, PATCHES
 from mmexport.report.facts import Report
 from tests.tiny import seeded, tiny
 
 HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope='module', autouse=True)
+def registered() -> Iterator[None]:
+    """Import the three, as a config's ``custom_imports`` does, and take them out of the registries for the tests after these."""
+    for name in ('gram', 'plain_trace.backend', 'rectified'):
+        import_module(f'tests.additions.{name}')
+    yield
+    for registry, name in ((ADAPTERS, 'Gram'), (BACKENDS, 'PlainTrace'), (PATCHES, 'Rectified')):
+        del registry.module_dict[name]
+    del _OPS['rectified']
 
 
 def export(work_dir: Path, **section: object) -> Report:
@@ -60,6 +76,22 @@ def test_a_format_of_a_project_is_checked_from_its_folder(tmp_path: Path) -> Non
     assert "no loader for backend 'plain_trace'" in unknown.stderr
     known = subprocess.run([*command, '--runner', str(HERE / 'plain_trace' / 'runner.py')], capture_output=True, text=True, check=False)
     assert known.returncode == 0, known.stdout + known.stderr
+
+
+@pytest.mark.parametrize(('backend', 'operator'), [('onnx', 'Relu'), ('torch_export', 'relu_')])
+def test_an_op_is_written_in_the_form_that_the_format_takes(backend: str, operator: str, tmp_path: Path) -> None:
+    """Without the patch the file has the operator, with it the form."""
+    for patches, count in (([], True), (['Rectified'], False)):
+        report = export(tmp_path, backends=[backend], outputs='raw', patches=patches)
+        assert report.passed, report.reasons
+        assert (operators(report.artifacts[0].file).get(operator, 0) > 0) is count
+
+
+def operators(file: Path) -> Counter[str]:
+    if file.suffix == '.onnx':
+        return Counter(node.op_type for node in onnx.load(str(file)).graph.node)
+    nodes = torch.export.load(str(file)).graph.nodes
+    return Counter(node.target.__name__.split('.')[0] for node in nodes if node.op == 'call_function')
 
 
 def test_a_kind_that_nobody_has_is_refused() -> None:

@@ -22,7 +22,7 @@ from mmexport.backends.onnx.graph import nodes
 from mmexport.errors import LoweringError, SetupError
 from mmexport.inputs.synthetic import picture
 from mmexport.ops.deformable_attention import SAMPLINGS, sampled
-from mmexport.ops.lowerings import preferring
+from mmexport.ops.op import with_forms
 from mmexport.patching import patched
 from mmexport.report.facts import Report
 from tests.tiny import SHAPE, seeded, tiny
@@ -110,7 +110,7 @@ def test_a_backend_prefers_a_form_of_the_deformable_attention(form: str) -> None
     torch.manual_seed(0)
     given = (torch.randn(2, 13, 2, 4), [(3, 3), (2, 2)], torch.randn(2, 5, 2, 2, 3, 2), torch.rand(2, 5, 2, 2, 3), torch.rand(2, 5, 2, 2))
     plain = sampled(*given)
-    with preferring(deformable_attention=form):
+    with with_forms(deformable_attention=form):
         assert torch.equal(sampled(*given), SAMPLINGS[form](*given))
     assert float((SAMPLINGS[form](*given) - plain).abs().max()) <= 2e-6 * float(plain.abs().max())
 

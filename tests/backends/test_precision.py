@@ -11,11 +11,11 @@ from torch import Tensor
 
 from mmexport import Exporter
 from mmexport.backends import build_backend
-from mmexport.backends.exported.canaries import AttentionCanary
 from mmexport.backends.onnx.backend import ONNX
 from mmexport.checker.compare import compare
 from mmexport.errors import ConfigError
-from mmexport.ops.lowerings import preferring
+from mmexport.ops.deformable_attention.probe import AttentionProbe
+from mmexport.ops.op import with_forms
 from tests.tiny import seeded, tiny
 
 SPECS = [dict(name='logits', dtype='float32', kind='pixels')]
@@ -50,8 +50,8 @@ def test_places_are_sampled_in_float32() -> None:
     import onnxruntime
 
     from mmexport.backends.onnx.half import halved
-    canary = AttentionCanary()
-    with torch.no_grad(), preferring(deformable_attention='grid'):
+    canary = AttentionProbe()
+    with torch.no_grad(), with_forms(deformable_attention='grid'):
         program = torch.export.export(canary, (torch.zeros(2, 3, 16, 16),), strict=False)
         proto = ONNX().convert(program, Path(), ['sampled'])
     made, half = halved(proto)

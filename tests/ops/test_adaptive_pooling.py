@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
 
-from mmexport.ops.lowerings import preferring
+from mmexport.ops.op import with_forms
 from mmexport.patching import patched
 
 
@@ -17,7 +17,7 @@ def test_matrices_pool_as_torch_does(cells: object, size: tuple[int, int]) -> No
     torch.manual_seed(0)
     x = torch.randn(2, 3, *size)
     expected = nn.AdaptiveAvgPool2d(cells)(x)  # type: ignore[arg-type]
-    with patched(['AdaptivePooling']) as rows, preferring(adaptive_pooling='matrix'):
+    with patched(['AdaptivePooling']) as rows, with_forms(adaptive_pooling='matrix'):
         assert rows[0].skipped is None
         found = nn.AdaptiveAvgPool2d(cells)(x)  # type: ignore[arg-type]
     assert found.shape == expected.shape
@@ -29,7 +29,7 @@ def test_matrices_pool_as_torch_does(cells: object, size: tuple[int, int]) -> No
 def test_maxima_are_those_of_torch(cells: object, size: tuple[int, int]) -> None:
     x = torch.randn(2, 3, *size)
     expected = nn.AdaptiveMaxPool2d(cells)(x)  # type: ignore[arg-type]
-    with patched(['AdaptivePooling']), preferring(adaptive_pooling='matrix'):
+    with patched(['AdaptivePooling']), with_forms(adaptive_pooling='matrix'):
         found = nn.AdaptiveMaxPool2d(cells)(x)  # type: ignore[arg-type]
         _, places = F.adaptive_max_pool2d(x, 2, return_indices=True)
     assert torch.equal(found, expected)
@@ -57,7 +57,7 @@ class HalfAsManyMaxima(nn.Module):
 @pytest.mark.parametrize('module', [Pool, HalfAsManyMaxima])
 def test_an_exported_program_pools_any_size(module: type[nn.Module]) -> None:
     dims = {2: Dim.AUTO, 3: Dim.AUTO}
-    with patched(['AdaptivePooling']), preferring(adaptive_pooling='matrix'):
+    with patched(['AdaptivePooling']), with_forms(adaptive_pooling='matrix'):
         program = torch.export.export(module(), (torch.randn(2, 3, 30, 34),), dynamic_shapes=(dims,), strict=False)
     for size in ((30, 34), (11, 7), (4, 5)):
         x = torch.randn(2, 3, *size)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mmexport.ops.deformable_conv import SAMPLINGS, deform_conv2d
-from mmexport.ops.lowerings import preferring
+from mmexport.ops.op import with_forms
 
 CASES = [dict(stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1, deform_groups=1),
          dict(stride=(2, 1), padding=(2, 1), dilation=(2, 1), groups=2, deform_groups=2),
@@ -66,7 +66,7 @@ def _definition(x: Tensor, offset: Tensor, weight: Tensor, bias: Tensor, mask: T
 @pytest.mark.parametrize('case', CASES)
 def test_without_offsets_it_is_a_convolution(form: str, case: dict) -> None:
     x, offset, weight, bias, _, plain = _inputs(case)
-    with preferring(deformable_conv=form):
+    with with_forms(deformable_conv=form):
         found = deform_conv2d(x, torch.zeros_like(offset), weight, bias, None, **case)
     assert torch.allclose(found, plain, atol=1e-5)
 
@@ -75,7 +75,7 @@ def test_without_offsets_it_is_a_convolution(form: str, case: dict) -> None:
 @pytest.mark.parametrize('case', CASES)
 def test_it_is_the_definition(form: str, case: dict) -> None:
     x, offset, weight, bias, mask, _ = _inputs(case, (5, 6))
-    with preferring(deformable_conv=form):
+    with with_forms(deformable_conv=form):
         found = deform_conv2d(x, offset, weight, bias, mask, **case)
     wanted = _definition(x, offset, weight, bias, mask, case)
     assert float((found - wanted).abs().max()) < 1e-5 * float(wanted.abs().max())

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...ops.resizing import weights
+from ...ops.mask_enlarging import weights
 from ..exported.decomposing import decomposed_by_node
 from ..exported.layout_guards import drop_layout_guards, questions_of_the_model
 

@@ -15,11 +15,12 @@ from ...adapters import Adapter
 from ...artifact import Artifact
 from ...compat.packages import installed_version
 from ...errors import LoweringError, causes, last_line
+from ...ops.op import EXPORTED, forms_for, registered
 from ..base import Backend, Run, build_backend, name_of
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
-from .canary import SAMPLINGS, right_form
 from .cutting import cut_program
 from .held_sizes import conditions_of, held, narrowed
+from .probing import right_form
 from .program import exported_program, part_program, silenced, unavailable, warned
 
 if TYPE_CHECKING:
@@ -30,16 +31,12 @@ PLAIN = 'torch_export'
 
 
 class ProgramBackend(Backend):
-    """Convert an exported program, by a format's `convert` and `write`.
-
-    `forms` is what to prefer of the ops that have several, see `mmexport.ops.lowerings`.
-    """
+    """Convert an exported program, by a format's `convert` and `write`."""
 
     file: ClassVar[str]
     # Whether `cut` can take outputs off what `convert` made. Else the program is cut and converted, and raw outputs are compared of the
     # program: machine code cannot be cut.
     cuts: ClassVar[bool] = False
-    forms: ClassVar[dict[str, str]] = {}
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
         """Convert `program` with the format's own library; `folder` takes temporary files. It may raise anything."""
@@ -62,29 +59,34 @@ class ProgramBackend(Backend):
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
         forms, tried = {}, {}
-        for sampling in SAMPLINGS:
-            if sampling.op in self.forms and sampling.occurs_in(adapter):
-                forms[sampling.op], tried[sampling.op] = right_form(self, example.device, sampling)
+        for op in registered():
+            if op.probe is not None and op.name in self.forms and op.occurs_in(adapter):
+                forms[op.name], tried[op.name] = right_form(self, example.device, op)
         facts = dict(sampling=forms, canary=tried) if forms else {}
-        return self.sampling(forms).lower_as_it_is(adapter, example, folder, manifest, **facts)
+        return self.with_forms(forms).lower_as_it_is(adapter, example, folder, manifest, **facts)
 
-    def sampling(self, forms: Mapping[str, str]) -> ProgramBackend:
-        """Return this backend with other forms of the sampling ops, by op."""
+    @property
+    def forms(self) -> dict[str, str]:
+        """Return by op the form that this format takes, see `mmexport.ops.op`."""
+        return {**forms_for(EXPORTED), **forms_for(self.name), **getattr(self, '_other_forms', {})}
+
+    def with_forms(self, forms: Mapping[str, str]) -> ProgramBackend:
+        """Return this backend with other forms, by op."""
         other = copy.copy(self)
-        other.forms = {**self.forms, **forms}  # type: ignore[misc]
+        other._other_forms = {**getattr(self, '_other_forms', {}), **forms}  # type: ignore[attr-defined]
         return other
 
     def exact(self) -> ProgramBackend:
-        """Return this backend in full precision and without simplification, for canaries."""
+        """Return this backend in full precision and without simplification, for probes."""
         other = copy.copy(self)
         for option, plain in (('precision', 'fp32'), ('simplify', False)):
             if hasattr(other, option):
                 setattr(other, option, plain)
         return other
 
-    def pedigree(self) -> str:
-        """Return the cache key of canary results: the backend with its options and package versions."""
-        options = ' '.join(f'{name}={value}' for name, value in sorted(vars(self.exact()).items()) if name != 'forms')
+    def cache_key(self) -> str:
+        """Return the cache key of the results of probes: the backend with its options and package versions."""
+        options = ' '.join(f'{name}={value}' for name, value in sorted(vars(self.exact()).items()) if name != '_other_forms')
         return ' '.join(filter(None, (self.name, options, *(f'{name} {installed_version(name)}' for name in self.packages))))
 
     def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ...adapters import Adapter
 from ...errors import LoweringError, MMExportError, first_line
-from ...ops.lowerings import preferring
+from ...ops.op import EXPORTED, forms_for, with_forms
 from ..base import name_of
 from ..examples import AXIS, generic, largest_checked
 from ..torchscript.tracer_warnings import tracer_warnings
@@ -44,7 +44,7 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
     at run time, so that a size is refused and never computed wrongly.
 
     Args:
-        forms: what to prefer of the ops that have several, see `mmexport.ops.lowerings`.
+        forms: of the ops that have several, by op; see `mmexport.ops.op`.
 
     Raises:
         LoweringError: ``torch.export`` cannot follow the model; the cause is chained.
@@ -103,7 +103,7 @@ def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: di
 
 def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: dict[str, str]) -> ExportedProgram:
     try:
-        with (torch.no_grad(), silenced(), tracer_warnings() as said, preferring(adaptive_pooling='matrix', **forms),
+        with (torch.no_grad(), silenced(), tracer_warnings() as said, with_forms(**{**forms_for(EXPORTED), **forms}),
               questions_of_the_model() as asked):
             program = torch.export.export(module, inputs, dynamic_shapes=dims, strict=False,
                                           prefer_deferred_runtime_asserts_over_guards=True)

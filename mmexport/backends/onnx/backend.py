@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ...adapters import Adapter
 from ...artifact import Artifact
 from ...errors import ConfigError, LoweringError, last_line
-from ...ops.lowerings import preferring
+from ...ops.op import with_forms
 from ...registry import BACKENDS
 from ..base import Run, name_of
 from ..examples import AXIS
@@ -54,7 +54,6 @@ class ONNX(ProgramBackend):
     cuts = True
     packages = ('onnxruntime', 'onnx', 'onnxscript')
     repro = 'torch.onnx.export({exported}, dynamo=True, opset_version=18)\n'
-    forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
 
     def __init__(self, opset: int = OPSET, dynamo: bool = True, simplify: bool = False, precision: str = 'fp32') -> None:
         if precision not in PRECISIONS:
@@ -97,7 +96,7 @@ class ONNX(ProgramBackend):
         return 'traced', self._traced(adapter, (example,))
 
     def _traced(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
-        with torch.no_grad(), silenced(), preferring(**self.forms):
+        with torch.no_grad(), silenced(), with_forms(**self.forms):
             return torch.jit.trace(module, inputs, check_trace=False)
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
@@ -107,7 +106,7 @@ class ONNX(ProgramBackend):
 
     def _from_trace(self, module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], axes: dict[str, dict[int, str]]) -> Any:
         import onnx
-        with TemporaryDirectory() as folder, torch.no_grad(), silenced(), preferring(**self.forms):
+        with TemporaryDirectory() as folder, torch.no_grad(), silenced(), with_forms(**self.forms):
             draft = Path(folder) / self.file
             try:
                 torch.onnx.export(module, inputs, str(draft), dynamo=False, opset_version=self.opset, input_names=input_names(len(inputs)),

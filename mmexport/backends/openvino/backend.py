@@ -39,7 +39,6 @@ class OpenVINO(ProgramBackend):
     cuts = True
     packages = ('openvino',)
     repro = 'import openvino\n\nopenvino.convert_model({exported})\n'
-    forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid', 'mask_enlarging': 'matrix'}
 
     def __init__(self, precision: str = 'fp32') -> None:
         if precision not in HINTS:

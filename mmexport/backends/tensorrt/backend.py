@@ -41,7 +41,6 @@ class TensorRT(ProgramBackend):
     name = 'tensorrt'
     file = 'model.ep'
     packages = ('torch_tensorrt', 'tensorrt')
-    forms = {'deformable_attention': 'grid', 'deformable_conv': 'grid'}
     traced: tuple[int, ...] | None = None
 
     def __init__(self, precision: str = 'fp32', require_full_compilation: bool = False, min_block_size: int = 5,

@@ -46,7 +46,7 @@ def kind_of(name: str) -> Any:
         if not name.isidentifier() or not (Path(__file__).parent / f'{name}.py').is_file():
             raise ValueError(f'this checker does not know outputs of kind {name!r}')
         return importlib.import_module(f'.{name}', __package__)
-    module_name = f'mmexport_kind_{name}'
+    module_name = f'checker_kind_{name}'
     if module_name not in sys.modules:
         spec = importlib.util.spec_from_file_location(module_name, file)
         assert spec and spec.loader

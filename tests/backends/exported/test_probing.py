@@ -1,4 +1,4 @@
-"""The canary: the installed runtimes get the sampling right, and a runtime that does not is found out and given the other form."""
+"""Probes: the installed runtimes get the ops right, and a runtime that does not is given the other form."""
 from __future__ import annotations
 
 import json
@@ -10,11 +10,15 @@ import pytest
 import torch
 
 from mmexport.backends import build_backend
-from mmexport.backends.exported.canaries import AttentionCanary, ConvCanary
-from mmexport.backends.exported.canary import SAMPLINGS, right_form
+from mmexport.backends.exported.probing import right_form
 from mmexport.backends.onnx.backend import ONNX
 from mmexport.errors import LoweringError
-from mmexport.ops.lowerings import preferring
+from mmexport.ops.deformable_attention.probe import AttentionProbe
+from mmexport.ops.deformable_conv.probe import ConvProbe
+from mmexport.ops.op import Op, registered, with_forms
+
+PROBED = [op for op in registered() if op.probe is not None]
+ATTENTION = next(op for op in PROBED if op.name == 'deformable_attention')
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +30,8 @@ def test_its_places_are_inside_at_the_border_and_outside() -> None:
     image = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     answers = []
     for form in ('bag', 'grid', 'gather'):
-        with preferring(deformable_attention=form):
-            answers.append(AttentionCanary()(image)[0])
+        with with_forms(deformable_attention=form):
+            answers.append(AttentionProbe()(image)[0])
     assert answers[0].shape == (3, 64, 6)
     for other in answers[1:]:
         assert float((answers[0] - other).abs().max()) < 1e-5
@@ -40,21 +44,21 @@ def test_those_of_the_convolution_too() -> None:
     image = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     answers = []
     for form in ('grid', 'gather'):
-        with preferring(deformable_conv=form):
-            answers.append(ConvCanary()(image)[0])
+        with with_forms(deformable_conv=form):
+            answers.append(ConvProbe()(image)[0])
     assert answers[0].shape == (3, 6, 8, 8)
     assert float((answers[0] - answers[1]).abs().max()) < 1e-4
     assert float(answers[0].std()) > 0.1
 
 
-@pytest.mark.parametrize('sampling', SAMPLINGS, ids=lambda sampling: sampling.op)
+@pytest.mark.parametrize('op', PROBED, ids=lambda op: op.name)
 @pytest.mark.parametrize('name', ['onnx', 'openvino'])
-def test_the_installed_runtime_is_right_and_is_asked_once(name: str, sampling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_installed_runtime_is_right_and_is_asked_once(name: str, op: Op, monkeypatch: pytest.MonkeyPatch) -> None:
     backend: Any = build_backend(name)
-    form, tried = right_form(backend, torch.device('cpu'), sampling)
+    form, tried = right_form(backend, torch.device('cpu'), op)
     assert (form, tried) == ('grid', {'grid': True})
-    monkeypatch.setattr('mmexport.backends.exported.canary._right', lambda *args: pytest.fail('asked again'))
-    assert right_form(backend, torch.device('cpu'), sampling) == (form, tried)
+    monkeypatch.setattr('mmexport.backends.exported.probing._right', lambda *args: pytest.fail('asked again'))
+    assert right_form(backend, torch.device('cpu'), op) == (form, tried)
 
 
 class GetsGridWrong(ONNX):
@@ -68,30 +72,30 @@ class GetsGridWrong(ONNX):
 
 
 def test_a_runtime_that_gets_one_form_wrong_gets_the_other() -> None:
-    assert right_form(GetsGridWrong(), torch.device('cpu')) == ('gather', {'grid': False, 'gather': True})
+    assert right_form(GetsGridWrong(), torch.device('cpu'), ATTENTION) == ('gather', {'grid': False, 'gather': True})
 
 
 def test_a_runtime_that_gets_none_right_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GetsGridWrong, 'wrong', ('grid', 'gather'))
     with pytest.raises(LoweringError, match='gets no form of deformable attention right .grid: wrong; gather: wrong.'):
-        right_form(GetsGridWrong(), torch.device('cpu'))
+        right_form(GetsGridWrong(), torch.device('cpu'), ATTENTION)
 
 
 def test_fewer_bits_are_no_fault_of_the_form() -> None:
-    assert right_form(ONNX(precision='fp16', simplify=True), torch.device('cpu')) == ('grid', {'grid': True})
-    assert right_form(ONNX(), torch.device('cpu')) == ('grid', {'grid': True})
+    assert right_form(ONNX(precision='fp16', simplify=True), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})
+    assert right_form(ONNX(), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})
 
 
 def test_the_old_exporter_is_asked_for_itself() -> None:
-    assert right_form(ONNX(dynamo=False), torch.device('cpu')) == ('grid', {'grid': True})
-    assert len(json.loads(next(Path(tempfile.gettempdir()).glob('mmexport-canary-*.json')).read_text())) == 1
-    right_form(ONNX(), torch.device('cpu'))
-    assert len(json.loads(next(Path(tempfile.gettempdir()).glob('mmexport-canary-*.json')).read_text())) == 2
+    assert right_form(ONNX(dynamo=False), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})
+    assert len(json.loads(next(Path(tempfile.gettempdir()).glob('mmexport-probes-*.json')).read_text())) == 1
+    right_form(ONNX(), torch.device('cpu'), ATTENTION)
+    assert len(json.loads(next(Path(tempfile.gettempdir()).glob('mmexport-probes-*.json')).read_text())) == 2
 
 
 def test_what_went_wrong_on_the_way_is_told_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as full:
         full.setattr('mmexport.backends.onnx.backend.ONNX.write', lambda *args: (_ for _ in ()).throw(OSError('no space left on device')))
         with pytest.raises(LoweringError, match='no space left on device'):
-            right_form(ONNX(), torch.device('cpu'))
-    assert right_form(ONNX(), torch.device('cpu')) == ('grid', {'grid': True})
+            right_form(ONNX(), torch.device('cpu'), ATTENTION)
+    assert right_form(ONNX(), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})

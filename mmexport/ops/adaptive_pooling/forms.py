@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .lowerings import chosen
+from ..op import form_of
 
 
 def adaptive_avg_pool2d(original: Callable[..., Tensor], x: Tensor, output_size: Any) -> Tensor:
     """Pool by averages in the form that the backend prefers: ``operator`` (torch's own, the default) or ``matrix``."""
     height, width = output_size if isinstance(output_size, Sequence) else (output_size, output_size)
-    if chosen('adaptive_pooling', 'operator') == 'operator' or height is None or width is None:
+    if form_of('adaptive_pooling') == 'operator' or height is None or width is None:
         return original(x, output_size)
     if (height, width) == (1, 1):
         return x.mean(dim=(-2, -1), keepdim=True)
@@ -40,7 +40,7 @@ def averaging(size: Any, cells: int, like: Tensor) -> Tensor:
 def adaptive_max_pool2d(original: Callable[..., Any], x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Pool by maxima in the forms of `adaptive_avg_pool2d`; with indices always torch's own."""
     height, width = output_size if isinstance(output_size, Sequence) else (output_size, output_size)
-    if return_indices or chosen('adaptive_pooling', 'operator') == 'operator' or height is None or width is None:
+    if return_indices or form_of('adaptive_pooling') == 'operator' or height is None or width is None:
         return original(x, output_size, return_indices)
     return _largest(_largest(x, width).transpose(-2, -1), height).transpose(-2, -1)
 

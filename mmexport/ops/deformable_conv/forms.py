@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .deformable_attention import corners
-from .lowerings import chosen
+from ..deformable_attention.forms import corners
+from ..op import form_of
 
 
 def deform_conv2d(x: Tensor, offset: Tensor, weight: Tensor, bias: Tensor | None, mask: Tensor | None, stride: Sequence[int],
@@ -37,7 +37,7 @@ def deform_conv2d(x: Tensor, offset: Tensor, weight: Tensor, bias: Tensor | None
     # Places in float32 under autocast too, see MultiScaleDeformableAttention.
     moved = offset.float().unflatten(1, (deform_groups, taps, 2))
     rows, columns = _grid(offset.shape[2:], kernel, stride, padding, dilation, offset.device)
-    sample = SAMPLINGS[chosen('deformable_conv', 'grid')]
+    sample = SAMPLINGS[form_of('deformable_conv')]
     cells = sample(x.unflatten(1, (deform_groups, -1)).flatten(0, 1), (moved[:, :, :, 1] + columns).flatten(0, 1),
                    (moved[:, :, :, 0] + rows).flatten(0, 1))
     if mask is not None:

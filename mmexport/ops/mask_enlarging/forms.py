@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .lowerings import chosen
+from ..op import form_of
 
 
 def enlarge_masks(masks: Tensor, size: Sequence[Any]) -> Tensor:
     """Resize finite mask logits in the form that the backend prefers: ``operator`` (torch's own, the default) or ``matrix``."""
-    if chosen('mask_enlarging', 'operator') == 'operator':
+    if form_of('mask_enlarging') == 'operator':
         return F.interpolate(masks, size=size, mode='bilinear', align_corners=False)  # type: ignore[arg-type]
     down, across = (weights(side, target, False, None, masks) for side, target in zip(masks.shape[2:], size, strict=True))
     return torch.matmul(down, torch.matmul(masks, across.transpose(0, 1)))

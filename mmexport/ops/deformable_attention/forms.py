@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .lowerings import chosen
+from ..op import form_of
 
 Shapes = Sequence[tuple[Any, Any]]
 
@@ -83,7 +83,7 @@ SAMPLINGS: dict[str, Callable[[Tensor, Shapes, Tensor, Tensor, Tensor], Tensor]]
 
 def sampled(value: Tensor, shapes: Shapes, offsets: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
     """Apply attention in the form that the backend prefers, ``bag`` by default."""
-    return SAMPLINGS[chosen('deformable_attention', 'bag')](value, shapes, offsets, weights, reference)
+    return SAMPLINGS[form_of('deformable_attention')](value, shapes, offsets, weights, reference)
 
 
 def _cells(reference: Tensor, offsets: Tensor, height: Any, width: Any) -> tuple[Tensor, Tensor]:

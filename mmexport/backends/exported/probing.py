@@ -1,0 +1,90 @@
+"""Test forms of an op on the installed runtime, by its probe, before a model is lowered with them.
+
+Some runtimes compile GridSample wrongly, or rightly for a batch of one only. The forms of `mmexport.ops.op.Op.probed` are run at batch
+1 and 3, and the results are kept by the versions of all that the graph goes through. Probes run in float32: in fewer bits nothing comes
+within their tolerance.
+"""
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ... import __version__
+from ...adapters.base import OutputSpec
+from ...errors import LoweringError, last_line
+from ...ops.op import Op
+
+if TYPE_CHECKING:
+    from .from_program import ProgramBackend
+
+TOLERANCE = 1e-4
+
+
+def right_form(backend: ProgramBackend, device: torch.device, op: Op) -> tuple[str, dict[str, bool]]:
+    """Return the first form of `op` that is right with `backend` on `device`, and the result of each tried.
+
+    Raises:
+        LoweringError: it gets none right.
+    """
+    key = f'{backend.cache_key()} torch {torch.__version__} mmexport {__version__} {device.type} {op.name}'
+    place = Path(gettempdir()) / f'mmexport-probes-{getattr(os, "getuid", int)()}.json'
+    known = _read(place)
+    if key in known:
+        tried: dict[str, bool | str] = {**known[key]}
+    else:
+        tried = _tried(backend, device, op)
+        # What went wrong on the way (a full disk, a converter's defect) says nothing of the runtime, and is asked again.
+        if all(isinstance(right, bool) for right in tried.values()):
+            draft = place.with_suffix(f'.{os.getpid()}')
+            draft.write_text(json.dumps({**known, key: tried}))
+            draft.replace(place)
+    found = next((form for form, right in tried.items() if right is True), None)
+    if found is None:
+        what = op.name.replace('_', ' ')
+        said = '; '.join(f'{form}: {"wrong" if right is False else right}' for form, right in tried.items())
+        raise LoweringError(f'{backend.name} ({key}) gets no form of {what} right ({said}); another version of the runtime may. What is '
+                            f'wrong is kept in {place}')
+    return found, {form: right is True for form, right in tried.items()}
+
+
+def _tried(backend: ProgramBackend, device: torch.device, op: Op) -> dict[str, bool | str]:
+    """Try form by form until one is right; return by form whether it is, or the error."""
+    tried: dict[str, bool | str] = {}
+    for form in op.probed:
+        try:
+            tried[form] = _right(backend, form, device, op)
+        except Exception as exc:  # A runtime refuses in whatever class of its own.
+            tried[form] = f'{type(exc).__name__}: {last_line(exc)}'
+        if tried[form] is True:
+            break
+    return tried
+
+
+def _right(backend: ProgramBackend, form: str, device: torch.device, op: Op) -> bool:
+    trial = backend.exact().with_forms({op.name: form})
+    assert op.probe is not None
+    probe: Any = op.probe().to(device)
+    probe.specs = (OutputSpec('probed', 'float32', op.axes, 'map'),)
+    generator = torch.Generator().manual_seed(0)
+    manifest = dict(inputs=[dict(name='image', dynamic=['batch'])], outputs=[spec.as_dict() for spec in probe.specs])
+    with TemporaryDirectory() as folder, torch.no_grad():
+        artifact = trial.lower_as_it_is(probe, torch.zeros(1, 3, 16, 16, device=device), Path(folder) / backend.name, manifest)
+        run = trial.load(artifact, device)
+        pairs = []
+        for batch in (1, 3):
+            image = torch.randn(batch, 3, 16, 16, generator=generator).to(device)
+            pairs.append((probe(image)[0], run(image)[0].to(device)))
+    return all(one.shape == other.shape and float((one - other).abs().max()) <= TOLERANCE * float(one.abs().max())
+               for one, other in pairs)
+
+
+def _read(place: Path) -> dict[str, dict[str, bool]]:
+    try:
+        return dict(json.loads(place.read_text()))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,73 @@
+"""Declare ops that have several forms, and which form each format takes.
+
+A patch calls the op; the format that is being made sets the forms. Outside of `with_forms` every op takes its default form.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from torch import nn
+
+# In `Op.takes`: every format that is made of an exported program.
+EXPORTED = 'exported'
+_FORMS: ContextVar[Mapping[str, str]] = ContextVar('forms', default={})  # noqa: B039, never changed in place
+_OPS: dict[str, Op] = {}
+
+
+@dataclass(frozen=True)
+class Op:
+    """Describe an op that can be written in several ways which compute the same.
+
+    Attributes:
+        default: the form that eager and TorchScript take.
+        takes: the form by format; `EXPORTED` stands for all that are made of an exported program.
+        probed: forms that are tried in this order on the installed runtime of a format in `takes`, by `probe`; the first that is right is
+            taken. Some runtimes compute an operator wrongly, or rightly for a batch of one only.
+        probe: a module with the op alone, image (N, 3, 16, 16) -> one tensor with `axes`.
+        classes: names of upstream classes that use the op: a model without them need not be probed for.
+    """
+
+    name: str
+    default: str
+    takes: Mapping[str, str] = field(default_factory=dict)
+    probed: tuple[str, ...] = ()
+    probe: type[nn.Module] | None = None
+    axes: tuple[str, ...] = ()
+    classes: frozenset[str] = frozenset()
+
+    def occurs_in(self, model: nn.Module) -> bool:
+        """Return whether a module of `model` is one of `classes`."""
+        return any(cls.__name__ in self.classes for module in model.modules() for cls in type(module).__mro__)
+
+
+def register(op: Op) -> Op:
+    """Add `op` to those whose forms a format sets."""
+    _OPS[op.name] = op
+    return op
+
+
+def registered() -> tuple[Op, ...]:
+    return tuple(_OPS.values())
+
+
+def forms_for(backend: str) -> dict[str, str]:
+    """Return by op the form that the format `backend` takes, of the ops for which that is not the default."""
+    return {op.name: op.takes[backend] for op in _OPS.values() if backend in op.takes}
+
+
+def form_of(name: str) -> str:
+    """Return the form of an op that is set, or its default."""
+    return _FORMS.get().get(name, _OPS[name].default)
+
+
+@contextmanager
+def with_forms(**forms: str) -> Iterator[None]:
+    """Set forms by the name of their op inside the block: ``with_forms(deformable_attention='grid')``."""
+    token = _FORMS.set({**_FORMS.get(), **forms})
+    try:
+        yield
+    finally:
+        _FORMS.reset(token)
