@@ -67,7 +67,7 @@ lint: $(READY)
 # The pages of docs/ as build/site; a broken link or anchor is an error.
 docs: $(READY) requirements/docs.txt
 	$(PIP) --no-deps -r requirements/docs.txt
-	$(PY) -m mkdocs build -q --strict
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build -q --strict
 
 # Not in CI, for it takes long. Goes on where it was interrupted; `mutmut results` in mutants/ lists what survived.
 mutation: $(FORMATS)

@@ -1,0 +1,60 @@
+"""The pages: their command blocks run, their links lead somewhere, and they name what exists."""
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mmexport.cli.main import COMMANDS
+from tests.tools.test_tools import ENV
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *(ROOT / 'docs').glob('*.md')])
+RUN = re.compile(r'<!-- run -->\n```\n(.*?)```', re.DOTALL)
+
+
+def runnable() -> list[str]:
+    """Blocks of commands behind ``<!-- run -->``."""
+    return [block for page in PAGES for block in RUN.findall(page.read_text())]
+
+
+def test_there_are_blocks_to_run() -> None:
+    assert len(runnable()) >= 1
+
+
+@pytest.mark.parametrize('block', runnable())
+def test_the_commands_of_a_page_run(block: str, tmp_path: Path) -> None:
+    """In an empty folder with the repository's configs, as a reader types them."""
+    (tmp_path / 'configs').symlink_to(ROOT / 'configs')
+    env = {**ENV, 'PATH': f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'}
+    for line in block.strip().splitlines():
+        done = subprocess.run(shlex.split(line), cwd=tmp_path, capture_output=True, text=True, env=env, check=False)
+        assert done.returncode == 0, f'{line}\n{done.stdout}{done.stderr}'
+
+
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r'\]\(([^)\s]+)\)', page.read_text()):
+        if not target.startswith('http'):
+            file, _, anchor = target.partition('#')
+            place = (page.parent / file).resolve() if file else page
+            assert place.exists(), f'{page.name}: {target}'
+            if anchor:
+                titles = re.findall(r'^#+ (.*)$', place.read_text(), re.MULTILINE)
+                assert anchor in {re.sub(r'[^a-z0-9 -]', '', title.lower()).replace(' ', '-') for title in titles}, target
+
+
+def test_every_command_is_in_the_readme() -> None:
+    text = (ROOT / 'README.md').read_text()
+    assert [name for name in COMMANDS if f'mmexport {name}' not in text and name != 'pytorch2libtorch'] == []
+
+
+def test_every_package_is_in_the_map() -> None:
+    text = (ROOT / 'docs' / 'development.md').read_text()
+    packages = [path.name for path in (ROOT / 'mmexport').iterdir() if (path / '__init__.py').is_file()]
+    assert [name for name in packages if f'| `{name}/` |' not in text] == []
