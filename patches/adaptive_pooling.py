@@ -1,3 +1,4 @@
+"""Replace torch's adaptive pooling, for formats that have no such operator at open sizes."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+"""Replace calls of nn.MultiheadAttention whose attention weights nobody reads."""
 from __future__ import annotations
 
 from collections.abc import Callable

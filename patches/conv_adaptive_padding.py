@@ -1,3 +1,4 @@
+"""Replace mmcv's Conv2dAdaptivePadding: the padding follows the size of the input."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+"""Replace mmcv's deformable convolutions by pure PyTorch."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+"""Replace the fusion block of mmseg's DPT head: maps are resized at every size."""
 from __future__ import annotations
 
 from collections.abc import Callable

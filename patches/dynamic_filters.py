@@ -1,3 +1,4 @@
+"""Replace the dynamic filters of mmseg's DMNet: no group for each channel of the batch."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+"""Replace the padding of mmseg's ISANet head: it follows the size of the input."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+"""Replace the kernel update head of mmseg's K-Net: no loop over the batch."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+"""Replace the windows of mmseg's Twins: their padding follows the size of the input."""
 from __future__ import annotations
 
 from collections.abc import Callable

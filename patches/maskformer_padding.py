@@ -1,3 +1,4 @@
+"""Replace the padding masks of mmdet's MaskFormer: no loop over the batch."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

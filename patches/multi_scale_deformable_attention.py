@@ -1,3 +1,4 @@
+"""Replace mmcv's multi-scale deformable attention by pure PyTorch."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

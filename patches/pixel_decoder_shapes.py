@@ -1,3 +1,4 @@
+"""Replace the level shapes of mmdet's pixel decoder: they stay sizes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,3 +1,4 @@
+"""Replace the choice of points in mmseg's PointRend head: their number follows the size."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+"""Replace the random bases of mmseg's SegNeXt head: they are drawn once."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+"""Replace mmseg's resize: no warning that compares sizes."""
 from __future__ import annotations
 
 from collections.abc import Callable

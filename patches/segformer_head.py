@@ -1,3 +1,4 @@
+"""Replace the fusion of mmseg's SegFormer head: channels are mixed before maps are enlarged."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+"""Replace the windows of Swin (mmseg, mmdet): the batch stays open."""
 from __future__ import annotations
 
 from collections.abc import Callable

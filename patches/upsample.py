@@ -1,3 +1,4 @@
+"""Replace mmseg's Upsample: the result follows the size of the input."""
 from __future__ import annotations
 
 from collections.abc import Callable

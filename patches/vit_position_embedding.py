@@ -1,3 +1,4 @@
+"""Replace the position embedding of mmseg's ViT: it is resized at every size."""
 from __future__ import annotations
 
 from collections.abc import Callable

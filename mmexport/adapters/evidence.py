@@ -1,4 +1,4 @@
-"""Compute how close eager's decisions were; the checker exempts those pixels and rows, and no others.
+"""Compute the margin of each decision of the eager model; the checker tolerates differences only where it is small.
 
 A logit that moves by d moves a sigmoid by at most d/4 and a softmax by at most d/2; hence the widths below.
 """

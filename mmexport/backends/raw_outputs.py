@@ -1,4 +1,4 @@
-"""Check the raw outputs of a graph beside its decisions: one graph with both, of which the decisions are delivered."""
+"""Check raw outputs and decisions of one graph, and deliver the decisions only."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Run a model for its sizes alone: tensors that hang on the picture have no values."""
+"""Run a model with shapes only: tensors computed from the image hold no values."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Add inputs to a verification until every branch that an input can turn is turned."""
+"""Add inputs until both sides of every branch that an input can reach have run."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection

@@ -1,4 +1,4 @@
-"""Count without copies: a mean of a mask as float64 takes eight times the mask's memory."""
+"""Compute counts and means of masks without copies: as float64 a mask takes eight times its memory."""
 from __future__ import annotations
 
 import torch

@@ -1,4 +1,4 @@
-"""Import torch and a runtime before the file exists, then wait for the order to check it."""
+"""Import torch and a runtime before the file exists, then wait until it can be checked."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Find the module and the line for which a format fails: an export whose result is the diagnosis; its files are removed."""
+"""Find the module and the line that make an export fail; the files of the trial are removed."""
 from __future__ import annotations
 
 import json

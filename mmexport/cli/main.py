@@ -1,4 +1,4 @@
-"""Dispatch ``mmexport COMMAND``, and turn every error into one line and an exit code."""
+"""Dispatch ``mmexport COMMAND``."""
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,4 @@
-"""Make inputs on which classes win that win on no other input.
+"""Make inputs on which classes are predicted that no other input shows.
 
 A comparison of decisions says something where the decisions of the model vary. A good model of rare objects finds nothing in a synthetic
 scene, so scenes are changed a little, by signed gradient steps on the unpatched eager model, until it decides for other classes.

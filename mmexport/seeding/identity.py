@@ -1,4 +1,4 @@
-"""Give identities to queries that start from zeros (DETR, MaskFormer), whose embedding is never part of a value.
+"""Give distinct values to queries that start from zeros (DETR, MaskFormer), whose embedding is never part of a value.
 
 Three decoder layers carry it. The first attends, in each head, to the highest or the lowest end of one direction of the memory, as
 the query's sign code says. The second takes the mean over the queries off, so that the sign alone remains, and clips it to one size.

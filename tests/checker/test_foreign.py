@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import zipfile
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -93,6 +94,69 @@ def test_duplicate_zip_entries_are_refused(tmp_path: Path) -> None:
         refuse(folder, MANIFEST, trust=False)
 
 
+def records(file: Path, **content: bytes) -> None:
+    """Write an archive as torch does; names have `__` for a slash."""
+    writer = torch._C.PyTorchFileWriter(str(file))
+    for name, value in content.items():
+        writer.write_record(name.replace('__', '/'), value, len(value))
+    writer.write_end_of_file()
+
+
+def rewritten(file: Path, other: Path, old: bytes, new: bytes, suffix: str = '.py') -> None:
+    """Replace `old` in the code of an archive."""
+    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(other, 'w', zipfile.ZIP_STORED) as copy:
+        for name in archive.namelist():
+            content = archive.read(name)
+            code = name.endswith('.py') and old in content
+            copy.writestr(name[:-3] + suffix if code else name, content.replace(old, new) if code else content)
+
+
+@pytest.mark.parametrize(('new', 'suffix'), [(b'torch.from_file # a comment\n    (', '.py'), (b'torch.from_file(', '.PY')])
+def test_file_operators_are_found_however_they_are_written(new: bytes, suffix: str, tmp_path: Path) -> None:
+    """A comment before the bracket, and a name that torch's reader finds in upper case too."""
+    (tmp_path / 'folder').mkdir()
+    folder = folder_with(tmp_path / 'folder', Writes())
+    rewritten(folder / 'model.pt', tmp_path / 'other.pt', b'torch.from_file(', new, suffix)
+    with pytest.raises(Untrusted, match='calls from_file'):
+        refuse(tmp_path, dict(MANIFEST, file='other.pt'), trust=False)
+
+
+def test_an_archive_is_read_as_the_loader_reads_it(tmp_path: Path) -> None:
+    """A file with two tables of contents: Python's zipfile takes the last, torch the one that the end record points at."""
+    (tmp_path / 'folder').mkdir()
+    folder = folder_with(tmp_path / 'folder', Writes())
+    (tmp_path / 'model.pt').write_bytes(two_tables((folder / 'model.pt').read_bytes(), b'torch.from_file(', tmp_path))
+    with zipfile.ZipFile(tmp_path / 'model.pt') as archive:
+        assert not any(b'from_file' in archive.read(name) for name in archive.namelist())
+    with pytest.raises(Untrusted, match='calls from_file'):
+        refuse(tmp_path, MANIFEST, trust=False)
+
+
+def two_tables(evil: bytes, word: bytes, folder: Path) -> bytes:
+    """Join an archive and a harmless copy of the same lengths: entries, table, entries of the copy, table of the copy, one end record."""
+    (folder / 'evil.zip').write_bytes(evil)
+    for name, new in (('plain', word), ('harmless', b'x' * len(word))):
+        rewritten(folder / 'evil.zip', folder / f'{name}.zip', word, new)
+    parts = []
+    for name in ('plain', 'harmless'):
+        content = (folder / f'{name}.zip').read_bytes()
+        end = content.rfind(b'PK\5\6')
+        count, size, offset = struct.unpack('<HII', content[end + 10:end + 20])
+        parts.append((content[:offset], bytearray(content[offset:end]), count, size, offset))
+    (entries, table, count, size, offset), (other_entries, other_table, *_) = parts
+    shift = len(entries) + len(table)
+    # What zipfile takes for bytes before the archive, and adds to each offset.
+    before = shift + len(other_entries) - offset
+    place = 0
+    for _ in range(count):
+        lengths = struct.unpack('<HHH', other_table[place + 28:place + 34])
+        start = struct.unpack('<I', other_table[place + 42:place + 46])[0]
+        struct.pack_into('<I', other_table, place + 42, (shift + start - before) & 0xffffffff)
+        place += 46 + sum(lengths)
+    end_record = struct.pack('<4s4H2LH', b'PK\5\6', 0, 0, count, count, size, offset, 0)
+    return entries + bytes(table) + other_entries + bytes(other_table) + end_record
+
+
 def test_torch_export_file_needs_trust(tmp_path: Path) -> None:
     """Its loader evaluates the sizes in the file with sympy, which runs them."""
     exported = torch.export.export(nn.Conv2d(3, 2, 1), (torch.zeros(1, 3, 4, 4),),
@@ -138,11 +202,25 @@ def test_older_schema_is_checked_with_a_note(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_only_code_of_a_file_is_searched(tmp_path: Path) -> None:
-    for entry, refused in (('archive/data/0', False), ('archive/code/model.py', True)):
-        with zipfile.ZipFile(tmp_path / 'model.pt', 'w') as archive:
-            archive.writestr(entry, 'ops.prim.save(x)')
+    for entry, refused in (('data__0', False), ('code__model.py', True)):
+        records(tmp_path / 'model.pt', **{entry: b'ops.prim.save(x)'})
         with pytest.raises(Untrusted, match=r'beyond the model: --trust, if you trust who made it$') if refused else nullcontext():
             refuse(tmp_path, MANIFEST, False)
+
+
+@pytest.mark.parametrize(('code', 'refused'), [(b"x = 'save (y)'", False), (b'x = y.saved', False), (b'x = torch . save (y)', True),
+                                               (b'x = (torch.save', True)])
+def test_names_in_code_count_and_words_in_strings_do_not(code: bytes, refused: bool, tmp_path: Path) -> None:
+    """The last one cannot be split into tokens, and is searched as it is."""
+    records(tmp_path / 'model.pt', **{'code__model.py': code})
+    with pytest.raises(Untrusted) if refused else nullcontext():
+        refuse(tmp_path, MANIFEST, False)
+
+
+def test_what_torch_cannot_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / 'model.pt').write_bytes(b'PK no archive')
+    with pytest.raises(Untrusted, match='no archive that torch can read'):
+        refuse(tmp_path, MANIFEST, False)
 
 
 def test_manifest_without_a_schema_has_the_first() -> None:

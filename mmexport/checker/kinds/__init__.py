@@ -1,4 +1,4 @@
-"""Hold one kind of output a module: how it is compared, and when its comparison could not fail.
+"""Define kinds of output, one module each: how it is compared, and when its comparison could not fail.
 
 A module has
 
