@@ -127,7 +127,7 @@ def test_an_archive_is_read_as_the_loader_reads_it(tmp_path: Path) -> None:
     folder = folder_with(tmp_path / 'folder', Writes())
     (tmp_path / 'model.pt').write_bytes(two_tables((folder / 'model.pt').read_bytes(), b'torch.from_file(', tmp_path))
     with zipfile.ZipFile(tmp_path / 'model.pt') as archive:
-        assert not any(b'from_file' in archive.read(name) for name in archive.namelist())
+        assert not any(b'from_file' in archive.read(name) for name in archive.namelist() if name.endswith('.py'))
     with pytest.raises(Untrusted, match='calls from_file'):
         refuse(tmp_path, MANIFEST, trust=False)
 
