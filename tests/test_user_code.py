@@ -22,7 +22,8 @@ def export(work_dir: Path, head: str = 'plain', model: str = 'plain', **section:
 @pytest.mark.parametrize('habit', ['branch_on_aspect', 'branch_on_area', 'branch_on_wide', 'branch_on_int', 'branch_between',
                                    'branch_beyond', 'branch_behind_values', 'branch_on_all', 'even_batch', 'some_batches', 'odd_map',
                                    'one_pair_of_sides', 'every_eleventh', 'caught',
-                                   'chunks_of_a_batch', 'chunks_of_rows', 'table_of_sizes', 'table_of_the_module'])
+                                   'chunks_of_a_batch', 'chunks_of_rows', 'table_of_sizes', 'table_of_the_module',
+                                   'by_stride', 'by_bytes', 'asked_in_an_argument', 'caught_by_the_caller'])
 def test_a_branch_on_a_size_is_turned_and_named(habit: str, tmp_path: Path) -> None:
     report = export(tmp_path, habit)
     assert report.passed is False
@@ -136,7 +137,7 @@ def test_a_size_that_leaves_python_is_named(habit: str, tmp_path: Path) -> None:
     assert any(line.strip().startswith(('tracer warning', 'not followed')) and 'user_code.py' in line for line in lines), lines
 
 
-@pytest.mark.parametrize('habit', ['cache_of_sizes', 'by_square_root'])
+@pytest.mark.parametrize('habit', ['cache_of_sizes', 'by_square_root', 'list_of_gains', 'by_divisor', 'by_name', 'by_ratio'])
 def test_a_size_that_is_not_followed_is_named(habit: str, tmp_path: Path) -> None:
     """On the terminal and in the manifest; and nothing else is said of that line that sounds like an answer."""
     report = export(tmp_path, habit)
@@ -144,6 +145,17 @@ def test_a_size_that_is_not_followed_is_named(habit: str, tmp_path: Path) -> Non
     assert places
     assert not [line for line in report.lines() if line.startswith('one answer') and line.split(': ')[1] in places]
     assert all(any(place in said for said in report.artifacts[0].manifest['not_followed']) for place in places)
+
+
+def test_a_branch_on_the_number_of_metas_is_turned(tmp_path: Path) -> None:
+    report = export(tmp_path, model='pairs')
+    assert report.passed is False
+    assert 'len(batch_img_metas) == 2' in ' '.join(report.reasons)
+
+
+def test_a_branch_on_a_size_in_post_processing_is_named(tmp_path: Path) -> None:
+    report = export(tmp_path, model='overlays')
+    assert any(line.startswith('decided once: ') and 'seg_logits.shape[2:]' in line for line in report.lines()), list(report.lines())
 
 
 def test_a_branch_in_post_processing_is_named(tmp_path: Path) -> None:

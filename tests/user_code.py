@@ -31,6 +31,7 @@ class UserHead(FCNHead):
         self.habit = habit
         self.factors = {20: 1.5, 41: 1.7}
         self.known: dict[int, Any] = {}
+        self.gains = [1.5 if side == 44 else 1.0 for side in range(600)]
 
     def _forward_feature(self, inputs: Any) -> Tensor:
         features: Tensor = getattr(self, self.habit)(super()._forward_feature(inputs))
@@ -109,6 +110,41 @@ class UserHead(FCNHead):
             self.known[y.shape[3]] = size
         return y
 
+    def list_of_gains(self, y: Tensor) -> Tensor:
+        return y * self.gains[y.shape[2]]
+
+    def by_divisor(self, y: Tensor) -> Tensor:
+        return y * 1.5 if math.gcd(y.shape[2], y.shape[3]) == 15 else y
+
+    def by_name(self, y: Tensor) -> Tensor:
+        return y * 1.5 if f'{y.shape[2]}x{y.shape[3]}' in ('45x30',) else y
+
+    def by_ratio(self, y: Tensor) -> Tensor:
+        return y * 1.5 if math.isclose(y.shape[3] / y.shape[2], 16 / 9, rel_tol=0.02) else y
+
+    def by_stride(self, y: Tensor) -> Tensor:
+        return y * 1.5 if 1290 < y.stride(1) < 1345 else y
+
+    def by_bytes(self, y: Tensor) -> Tensor:
+        return y * 1.5 if 9500 < y[:1, :1].nbytes < 9900 else y
+
+    def info_pool(self, y: Tensor, large: bool) -> Tensor:
+        return y * 1.5 if large else y
+
+    def asked_in_an_argument(self, y: Tensor) -> Tensor:
+        return self.info_pool(y, 40 < y.shape[2] < 46)
+
+    def whole_windows(self, y: Tensor) -> Tensor:
+        if y.shape[2] % 11:
+            raise ArithmeticError('no whole windows')
+        return y * 1.5
+
+    def caught_by_the_caller(self, y: Tensor) -> Tensor:
+        try:
+            return self.whole_windows(y)
+        except ArithmeticError:
+            return y
+
     def by_square_root(self, y: Tensor) -> Tensor:
         return y * 1.5 if 36.1 < math.sqrt(y.shape[2] * y.shape[3]) < 36.2 else y
 
@@ -150,6 +186,10 @@ class UserModel(EncoderDecoder):
         super().__init__(**kwargs)
         self.habit = habit
 
+    def encode_decode(self, inputs: Tensor, batch_img_metas: Any) -> Any:
+        found = super().encode_decode(inputs, batch_img_metas)
+        return found * 2 if self.habit == 'pairs' and len(batch_img_metas) == 2 else found
+
     def extract_feat(self, inputs: Tensor) -> Any:
         if self.habit == 'brightens' and inputs.mean() < -1:
             inputs = inputs + 1.5
@@ -166,6 +206,9 @@ class UserModel(EncoderDecoder):
                 labels = sample.pred_sem_seg.data
                 if (labels == 1).float().mean() > 0.9:
                     labels.zero_()
+        if self.habit == 'overlays' and seg_logits.shape[2:] == (120, 160):
+            for sample in found:
+                sample.pred_sem_seg.data[:, :8] = 0
         if self.habit == 'swaps labels':
             for sample in found:
                 sample.pred_sem_seg.data = 1 - sample.pred_sem_seg.data

@@ -1,6 +1,7 @@
 """Express the config's data_preprocessor as graph operations, and as text for the manifest."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,8 @@ from torch import Tensor, nn
 
 from ..errors import ConfigError
 
-# Of the picture by which a data_preprocessor is known.
-SIDES = (61, 83)
+# Of the pictures by which a data_preprocessor is known.
+SIDES, SMALL, LARGE = (61, 83), (33, 48), (768, 1280)
 
 
 def preprocessed(model: nn.Module, picture: Tensor) -> Tensor:
@@ -141,13 +142,27 @@ class Preprocess(nn.Module):
         if self.flip and self.channels != 3 and not self._makes(theirs, picture):
             # Of other than three channels mmseg leaves the order as it is, whatever its bgr_to_rgb; a class for two pictures may swap both.
             self.flip = False
-        self.own_way = not self._makes(theirs, picture)
+        self.own_way = not self._makes(theirs, picture) or not all(self._agrees(model, other) for other in self._pictures())
         if not self.own_way and tuple(made.shape[2:]) != self.padding.padded(*SIDES):
             # It pads by a rule of its own, of which one picture tells no more than that.
             self.own_way = not self.inside
         if self.own_way and self.inside:
             raise ConfigError(f'the {type(model.data_preprocessor).__name__} of this model does not make (picture - mean) / std of a '
                               'picture, so it cannot be put into the graph: leave export.inputs.normalize off and run it before the file')
+
+    def _agrees(self, model: nn.Module, picture: Tensor) -> bool:
+        """Return whether the model's own class makes what `normalize` makes; a picture that it refuses is none that it treats otherwise."""
+        try:
+            made = preprocessed(model, picture)
+        except Exception:  # A class of the user's may raise anything.
+            return True
+        return self._makes(made.to(self.mean)[..., :picture.shape[1], :picture.shape[2]], picture)
+
+    def _pictures(self) -> Iterator[Tensor]:
+        """Yield pictures that a class of the user's may treat in another way: dark, bright, of 0 and 1 only, blank, small, large."""
+        generator = torch.Generator().manual_seed(1)
+        for low, high, sides in ((0, 40, SIDES), (200, 256, SIDES), (0, 2, SIDES), (0, 1, SIDES), (0, 256, SMALL), (0, 256, LARGE)):
+            yield torch.randint(low, high, (self.channels, *sides), dtype=torch.uint8, generator=generator)
 
     def _makes(self, image: Tensor, picture: Tensor) -> bool:
         ours = self.normalize(picture[None].to(self.mean))

@@ -4,5 +4,7 @@ from .recorder import recorded
 from .run import Run, Site
 from .search import BranchLog, is_place
 from .settle import Settled, Unclear, settle
+from .traced import has_own_code, sizes_that_leave
 
-__all__ = ['BranchLog', 'is_place', 'once_in', 'Branches', 'Run', 'Settled', 'Site', 'Unclear', 'judge_branches', 'recorded', 'settle']
+__all__ = ['BranchLog', 'Branches', 'Run', 'Settled', 'Site', 'Unclear', 'has_own_code', 'is_place', 'judge_branches', 'once_in',
+           'recorded', 'settle', 'sizes_that_leave']

@@ -55,7 +55,9 @@ class Branches:
                 also = ' (or a part of it)' if site in self.turned else ''
                 yield f'one answer at all {self.sizes} sizes tried: {site.place}: {site.text}{also}'
         for site in self.once:
-            yield f'decided once: {site.place}: {site.text}: a branch on a value, with one answer on every picture tried'
+            what = 'a branch on a value, with one answer on every picture tried' if site.kind == 'value' else (
+                'a branch on a size outside the network, with one answer at every size tried')
+            yield f'decided once: {site.place}: {site.text}: {what}'
         for site in self.avoided:
             yield f'ranges made smaller: {site.place}: {site.text}: sizes that turn it could not be checked; the file refuses them'
         for site in self.escaped:
@@ -91,13 +93,20 @@ def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None
 
 
 def once_in(runs: Sequence[Run], known: Branches) -> tuple[Site, ...]:
-    """Return the user's own conditions on values that had one answer in all `runs` (of ``test_step``) and are not `known` yet."""
-    answers: dict[Site, set[Any]] = {}
+    """Return the user's own conditions that had one answer in all `runs` (of ``test_step``) and are not `known` yet.
+
+    Of those on sizes only those whose operands differ from input to input; sizes that turn them are not searched for.
+    """
+    answers: dict[Key, set[Any]] = {}
+    operands: dict[Key, set[Any]] = {}
     for run in runs:
-        for key, (answer, _) in run.seen.items():
-            answers.setdefault(key[0], set()).add(answer)
-    seen = {*known.turned, *known.once, *known.accepted}
-    once = {site for site, found in answers.items() if len(found) == 1 and site.kind == 'value'}
+        for key, (answer, given) in run.seen.items():
+            answers.setdefault(key, set()).add(answer)
+            operands.setdefault(key, set()).add(given)
+    turned = {key[0] for key, found in answers.items() if key[0].kind == 'value' and len(found) > 1}
+    seen = {*known.turned, *known.never, *known.once, *known.accepted, *turned}
+    once = {key[0] for key, found in answers.items()
+            if len(found) == 1 and (key[0].kind == 'value' or len(operands[key]) > 1)}
     return _sorted({site for site in once - seen if site.own})
 
 

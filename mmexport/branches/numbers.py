@@ -105,7 +105,8 @@ def _hash(self: Any) -> int:
     return hash(number)
 
 
-_METHODS: dict[str, Any] = {'__bool__': _truth, '__float__': _as_float, '__hash__': _hash, 'picture': False}
+_METHODS: dict[str, Any] = {'__bool__': _truth, '__float__': _as_float, '__hash__': _hash, 'picture': False,
+                            'real': property(lambda self: self), 'numerator': property(lambda self: self)}
 _name: str
 _operate: Any
 for _name, _operate in dict(add=operator.add, sub=operator.sub, mul=operator.mul, truediv=operator.truediv, mod=operator.mod,
@@ -170,7 +171,8 @@ def _range(*args: Any) -> Any:
 
 
 def _len(thing: Any) -> Any:
-    return wrap(builtins.len(thing)) if isinstance(thing, Tensor) else builtins.len(thing)
+    counted = isinstance(thing, Tensor) or getattr(thing, 'counts_a_size', False)
+    return wrap(builtins.len(thing)) if counted else builtins.len(thing)
 
 
 SHIMS = {'int': _Int, 'float': _Float, 'range': _range, 'len': _len}

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType
 
 # Calls that only say something.
-_SAYS = {'warn', 'warning', 'info', 'debug', 'print', 'print_log'}
+_SAYS = {'warn', 'warning', 'info', 'debug', 'print', 'print_log', 'warn_once', 'warning_once', 'info_once', 'debug_once'}
 
 
 @cache
@@ -55,7 +55,7 @@ def _passed_over(around: Sequence[ast.expr | ast.stmt]) -> bool:
     for outer, inner in pairs:
         if isinstance(outer, (ast.Assert, ast.Raise)):
             return True
-        if isinstance(outer, ast.Call) and (_is_torch_check(outer) or _name(outer).startswith(tuple(_SAYS))):
+        if isinstance(outer, ast.Call) and (_is_torch_check(outer) or _name(outer) in _SAYS):
             return True
         if isinstance(outer, ast.If) and inner is outer.test:
             quiet = _harmless(outer.body) and (not outer.orelse or _harmless(outer.orelse))
@@ -67,8 +67,22 @@ def _passed_over(around: Sequence[ast.expr | ast.stmt]) -> bool:
 
 
 @cache
-def place_of(code: CodeType, instruction: int) -> tuple[int, int, str] | None:
-    """Return line, column and text of the expression that the frame is at; None if it cannot go wrong silently."""
+def inside_try(code: CodeType, instruction: int) -> bool:
+    """Return whether the instruction is in the body of a ``try`` with handlers: what is raised there may lead another way."""
+    line = next(islice(code.co_positions(), instruction // 2, None))[0]
+    tree = _tree(code.co_filename)[0]
+    return tree is not None and line is not None and any(
+        isinstance(node, ast.Try) and node.handlers and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0)
+        for node in ast.walk(tree))
+
+
+@cache
+def place_of(code: CodeType, instruction: int, caught: bool = False) -> tuple[int, int, str] | None:
+    """Return line, column and text of the expression that the frame is at; None if it cannot go wrong silently.
+
+    Args:
+        caught: whether a caller may catch what is raised here, so that refusing is a branch too.
+    """
     line, end, column, stop = next(islice(code.co_positions(), instruction // 2, None))
     tree, text = _tree(code.co_filename)
     if tree is None or line is None or end is None or column is None or stop is None:
@@ -77,7 +91,7 @@ def place_of(code: CodeType, instruction: int) -> tuple[int, int, str] | None:
     around = [node for node in ast.walk(tree) if isinstance(node, (ast.expr, ast.stmt)) and (
         node.lineno, node.col_offset) <= (line, column) and (
         node.end_lineno, node.end_col_offset) >= (end, stop)]  # type: ignore[operator]
-    if around and _passed_over(around):
+    if around and not caught and _passed_over(around):
         return None
     whole = ' '.join(part.strip() for part in lines)
     return line, column, whole if len(lines) > 1 else f'{lines[0].encode()[column:stop].decode()}   in: {whole}'

@@ -22,7 +22,7 @@ from .profile import size_products_noted
 from .run import Key, Run, Seen
 
 _T: Any = Tensor
-_SHAPES = {_T.shape.__get__, _T.size, _T.numel, _T.nelement, torch.numel}
+_SHAPES = {_T.shape.__get__, _T.size, _T.numel, _T.nelement, torch.numel, _T.stride, _T.nbytes.__get__}
 _VALUES = {_T.item, _T.tolist, _T.__bool__, _T.__int__, _T.__float__, _T.__index__, torch.equal, _T.equal, torch.allclose, _T.allclose,
            torch.is_nonzero, _T.is_nonzero, _T.__contains__, _T.numpy, _T.__array__}
 _PIECES = {torch.split, _T.split, torch.chunk, _T.chunk, torch.unbind, _T.unbind, torch.tensor_split, _T.tensor_split}
@@ -60,7 +60,7 @@ class _Mode(TorchFunctionMode):
         if isinstance(found, Tensor) and found.numel() == 1 and getattr(func, '__name__', '') in _COMPARES and not _unreal(found):
             found._asked = tuple(float(part) for part in args[:2])  # type: ignore[attr-defined]
         if func in _PIECES:
-            note(_asker(frame), 'pieces', len(found), (len(found), 0), False)
+            note(asker(frame), 'pieces', len(found), (len(found), 0), False)
         return found
 
     def _value(self, frame: FrameType, func: Any, args: Sequence[Any], kwargs: dict[str, Any], picture: bool) -> Any:
@@ -79,7 +79,7 @@ class _Mode(TorchFunctionMode):
             return found
         if picture and func in (_T.numpy, _T.__array__):
             # What happens to it there is not seen.
-            note(_asker(frame), 'numpy', 'read', (0, 0), picture)
+            note(asker(frame), 'numpy', 'read', (0, 0), picture)
             return found
         if func is _T.item:
             key = self.run.key(frame, picture)
@@ -110,10 +110,12 @@ def _sizes(found: Any, counted: bool, foreign: bool) -> Any:
         return found
     if isinstance(found, torch.Size):
         return torch.Size(wrap(side, counted and not axis) for axis, side in enumerate(found))
+    if isinstance(found, tuple):
+        return tuple(wrap(side) for side in found)
     return wrap(found, counted)
 
 
-def _asker(frame: FrameType) -> FrameType:
+def asker(frame: FrameType) -> FrameType:
     """Pass over torch's own wrappers of a tensor's methods."""
     while frame.f_back is not None and frame.f_code.co_filename in _WRAPPERS:
         frame = frame.f_back

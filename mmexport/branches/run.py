@@ -9,7 +9,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from .numbers import ESCAPED, KEPT, TORCH
-from .places import place_of
+from .places import inside_try, place_of
 
 OURS = str(Path(__file__).parents[1]) + os.sep
 
@@ -69,6 +69,15 @@ def _called_by(frame: FrameType | None) -> int:
     return hash(tuple(found))
 
 
+def _may_be_caught(frame: FrameType | None) -> bool:
+    """Return whether a caller of the model's own code, up to mmexport's, is in the body of a ``try`` with handlers."""
+    while frame is not None and not frame.f_code.co_filename.startswith(OURS):
+        if not frame.f_code.co_filename.startswith(TORCH) and inside_try(frame.f_code, frame.f_lasti):
+            return True
+        frame = frame.f_back
+    return False
+
+
 @dataclass
 class Run:
     """Hold the decisions on one input.
@@ -105,6 +114,8 @@ class Run:
         if frame.f_code.co_filename.startswith(OURS):
             return None
         place = place_of(frame.f_code, frame.f_lasti)
+        if place is None and _may_be_caught(frame.f_back):
+            place = place_of(frame.f_code, frame.f_lasti, caught=True)
         self.kept.add((frame.f_code.co_filename, frame.f_lineno))
         if place is None:
             return None

@@ -7,17 +7,27 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+# Larger exponents are no arithmetic on sizes, and could keep the checker busy for ever.
+MAX_EXPONENT = 16
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if abs(exponent) > MAX_EXPONENT:
+        raise ValueError(f'an exponent of {exponent} is no arithmetic on sizes: this manifest cannot be followed')
+    return base ** exponent
+
+
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Div: operator.truediv, ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_}
+    ast.Div: operator.truediv, ast.Pow: _power, ast.BitAnd: operator.and_, ast.BitOr: operator.or_}
 _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne}
 # As sympy and torch print them.
 _CALLS: dict[str, Callable[..., Any]] = {
     'Max': max, 'Min': min, 'Ne': operator.ne, 'Eq': operator.eq, 'Mod': operator.mod, 'PythonMod': operator.mod,
     'FloorDiv': operator.floordiv, 'CleanDiv': operator.floordiv, 'Not': operator.not_, 'CeilDiv': lambda a, b: -(-a // b), 'Abs': abs,
-    'IntTrueDiv': operator.truediv, 'FloatTrueDiv': operator.truediv, 'ToFloat': float, 'PowByNatural': operator.pow,
-    'FloatPow': operator.pow, 'CeilToInt': math.ceil, 'FloorToInt': math.floor, 'TruncToInt': math.trunc, 'RoundToInt': round,
+    'IntTrueDiv': operator.truediv, 'FloatTrueDiv': operator.truediv, 'ToFloat': float, 'PowByNatural': _power,
+    'FloatPow': _power, 'CeilToInt': math.ceil, 'FloorToInt': math.floor, 'TruncToInt': math.trunc, 'RoundToInt': round,
     'ceiling': math.ceil, 'floor': math.floor, 'sqrt': math.sqrt, 'OpaqueUnaryFn_sqrt': math.sqrt, 'OpaqueUnaryFn_log2': math.log2,
     'OpaqueUnaryFn_log': math.log, 'OpaqueUnaryFn_exp': math.exp}
 

@@ -22,6 +22,9 @@ _others: dict[str, Path] = {}
 
 def stale(folder: Path, manifest: Mapping[str, Any], samples: str | None = None) -> str | None:
     """Return the reason why the file, or `samples` beside it, do not match the manifest; None if they do."""
+    for name in (str(manifest['file']), *manifest.get('also', {})):
+        if Path(name).name != name:
+            return f'the manifest names {name!r}, and its files lie beside it'
     wanted_of = {str(manifest['file']): manifest['sha256'], **manifest.get('also', {})}
     if samples is not None and 'samples_sha256' in manifest:
         wanted_of[samples] = manifest['samples_sha256']

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..branches import Branches, BranchLog, Settled, Unclear, is_place, once_in, settle
+from ..branches import Branches, BranchLog, Settled, Unclear, has_own_code, is_place, once_in, settle, sizes_that_leave
 from ..branches import Run as BranchRun
 from ..checker.compare import compare
 from ..checker.samples import Sample
@@ -157,10 +157,20 @@ class ReferenceMaker:
 
         self._check_accepted(log)
         with self.step('Looking for inputs that turn branches', 'making inputs'):
-            return settle(log, ranges_of([tuple(sample.image.shape) for sample in samples], self._open_axes(plan)), plan.rules.multiple_of,
-                          lambda shape, seed: picture((shape[0], adapter.channels, *shape[1:]), 50 + seed, adapter).to(self.device),
-                          lambda kind, shape: plain_picture((self.shape[0], adapter.channels, *shape[1:]), kind, adapter).to(self.device),
-                          add, keep, memory.note)
+            def scene(shape: tuple[int, int, int], seed: int) -> Tensor:
+                return picture((shape[0], adapter.channels, *shape[1:]), 50 + seed, adapter).to(self.device)
+
+            def plain(kind: str, shape: tuple[int, int, int]) -> Tensor:
+                return plain_picture((self.shape[0], adapter.channels, *shape[1:]), kind, adapter).to(self.device)
+
+            ranges = ranges_of([tuple(sample.image.shape) for sample in samples], self._open_axes(plan))
+            settled = settle(log, ranges, plan.rules.multiple_of, scene, plain, add, keep, memory.note)
+            if memory.note is not None or not has_own_code(adapter.model):
+                return settled
+            smallest = min(samples, key=lambda sample: sample.image.numel()).image.to(self.device)
+            branches = settled.branches
+            leaving = sizes_that_leave(self._run_once, smallest, {*log.sites, *branches.escaped})
+            return replace(settled, branches=replace(branches, escaped=branches.escaped + leaving))
 
     def _check_accepted(self, log: BranchLog) -> None:
         for given in log.accepted:

@@ -64,6 +64,43 @@ def test_one_of_the_users_own_is_not_put_into_the_graph_nor_described_wrongly() 
     assert "the model's own data_preprocessor" in outside.describe()['expects']
 
 
+@pytest.mark.parametrize('habit', ['brightens dark ones', 'takes ones for white', 'halves large ones'])
+def test_one_that_treats_some_pictures_otherwise_is_found(habit: str) -> None:
+    """A picture of random numbers alone is neither dark nor large."""
+    class Habit(kinds()[0]):  # type: ignore[misc]
+        def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
+            pictures = [picture.float() for picture in data['inputs']]
+            if habit == 'brightens dark ones':
+                pictures = [picture * 2 if picture.mean() < 80 else picture for picture in pictures]
+            if habit == 'takes ones for white':
+                pictures = [picture * 255 if picture.max() <= 1 else picture for picture in pictures]
+            if habit == 'halves large ones':
+                pictures = [picture / 2 if max(picture.shape) > 600 else picture for picture in pictures]
+            found: dict[str, Any] = super().forward({**data, 'inputs': pictures}, training)
+            return found
+
+    model = model_with(Habit)
+    with pytest.raises(ConfigError, match='the Habit of this model does not make'):
+        Preprocess.of(model, inside=True).check_against(model)
+    outside = Preprocess.of(model, inside=False)
+    outside.check_against(model)
+    assert 'mean' not in outside.describe()
+
+
+def test_a_picture_that_the_models_class_refuses_is_no_other_way() -> None:
+    class Small(kinds()[0]):  # type: ignore[misc]
+        def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
+            if max(data['inputs'][0].shape) > 600:
+                raise ValueError('too large')
+            found: dict[str, Any] = super().forward(data, training)
+            return found
+
+    model = model_with(Small)
+    preprocess = Preprocess.of(model, inside=True)
+    preprocess.check_against(model)
+    assert not preprocess.own_way
+
+
 def test_the_exporter_asks(tmp_path: Path) -> None:
     model = copy.deepcopy(seeded('fcn'))
     theirs = model.data_preprocessor

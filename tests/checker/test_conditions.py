@@ -98,3 +98,11 @@ def test_non_arithmetic_condition_raises(text: str) -> None:
 def test_check_known_evaluates_all_conditions() -> None:
     with pytest.raises(ValueError, match='^other is no arithmetic'):
         check_known(['height > 999', 'other > 3'], SIZES)
+
+
+def test_a_huge_power_is_no_arithmetic_on_sizes() -> None:
+    """Python would compute 9 to the 387420489th for ever."""
+    for text in ('9**9**9 > 0', 'PowByNatural(height, 9**9) > 0', 'FloatPow(2.0, 1000) > 0'):
+        with pytest.raises(ValueError, match='an exponent of'):
+            refused([text], {'height': 9})
+    assert refused(['height**2 > 80'], {'height': 9}) is None

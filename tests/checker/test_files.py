@@ -39,6 +39,11 @@ def test_stale_compares_sha256_of_each_file(tmp_path: Path) -> None:
     assert stale(tmp_path, manifest) == f"{tmp_path / 'model.bin'} is missing"
 
 
+@pytest.mark.parametrize('change', [dict(file='../model.pt'), dict(also={'/etc/hostname': 'x'}), dict(file='sub/model.pt')])
+def test_files_of_a_manifest_lie_beside_it(change: dict[str, Any], tmp_path: Path) -> None:
+    assert 'its files lie beside it' in str(stale(tmp_path, {**manifest_of(tmp_path), **change}))
+
+
 def test_samples_without_sha256_are_accepted(tmp_path: Path) -> None:
     (tmp_path / 'samples.npz').write_bytes(b'any')
     assert stale(tmp_path, manifest_of(tmp_path), 'samples.npz') is None

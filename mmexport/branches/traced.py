@@ -1,0 +1,79 @@
+"""Find sizes that leave Python as plain numbers, by one trace: an int subclass is read by C without a call, a traced size is not.
+
+A list that is indexed by a size, ``math.gcd`` and the like ask a traced size for its value. What they do with it is not followed.
+"""
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from .numbers import TORCH
+from .places import place_of
+from .recorder import asker
+from .run import OURS, Site
+
+_T: Any = Tensor
+_ASKS = {_T.__index__, _T.__float__, _T.__format__, _T.__str__, _T.__repr__, _T.item, _T.tolist}
+
+
+class _Asked(TorchFunctionMode):
+    """Note the user's lines that ask a tensor for its value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sites: set[Site] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        # A ratio of sizes is a float; the float of a picture's value is asked for in other ways too, which are recorded.
+        asks = func in _ASKS and isinstance(args[0], Tensor) and not args[0].dim()
+        if asks and (func is _T.__float__ or not args[0].is_floating_point()):
+            frame = asker(sys._getframe(1))
+            name = frame.f_code.co_filename
+            if not name.startswith((TORCH, OURS)) and 'site-packages' not in name:
+                place = place_of(frame.f_code, frame.f_lasti)
+                if place is not None:
+                    self.sites.add(Site(name, *place, 'size'))
+        return func(*args, **(kwargs or {}))
+
+
+def sizes_that_leave(model: Callable[[Tensor], Any], image: Tensor, known: Collection[Site]) -> tuple[Site, ...]:
+    """Return the user's lines at which a size is asked for as a plain number, without those that are `known`.
+
+    Args:
+        model: what runs an image, without patches.
+        known: conditions and lookups that are followed, or named already.
+    """
+    followed = {(site.file, site.line, site.column) for site in known}
+    mode = _Asked()
+    try:
+        with warnings.catch_warnings(), torch.no_grad(), mode:
+            warnings.simplefilter('ignore')
+            torch.jit.trace(_Tensors(model), (image.clone(),), check_trace=False)
+    except Exception:  # A model that cannot be traced unpatched: what was asked until then is known, and the formats say the rest.
+        pass
+    leaving = [site for site in mode.sites if (site.file, site.line, site.column) not in followed]
+    return tuple(sorted(leaving, key=lambda site: (site.file, site.line, site.column)))
+
+
+def has_own_code(model: torch.nn.Module) -> bool:
+    """Return whether the class of a module of `model` is the user's own, and not of an installed package."""
+    files = {getattr(sys.modules.get(type(module).__module__), '__file__', None) or '' for module in model.modules()}
+    return any('site-packages' not in file and not file.startswith((TORCH, OURS)) for file in files)
+
+
+class _Tensors(torch.nn.Module):
+    """Return the tensors of what a function returns, which is all that a trace may return."""
+
+    def __init__(self, run: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.run = run
+
+    def forward(self, image: Tensor) -> Tensor:
+        self.run(image)
+        return image
