@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ..errors import last_line
 from .numbers import TORCH
 from .places import place_of
 from .recorder import asker
@@ -42,23 +43,24 @@ class _Asked(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def sizes_that_leave(model: Callable[[Tensor], Any], image: Tensor, known: Collection[Site]) -> tuple[Site, ...]:
-    """Return the user's lines at which a size is asked for as a plain number, without those that are `known`.
+def sizes_that_leave(model: Callable[[Tensor], Any], image: Tensor, known: Collection[Site]) -> tuple[tuple[Site, ...], str | None]:
+    """Return the user's lines at which a size is asked for as a plain number, and the error that ended the trace, or None.
 
     Args:
         model: what runs an image, without patches.
-        known: conditions and lookups that are followed, or named already.
+        known: conditions and lookups that are followed, or named already; they are left out.
     """
     followed = {(site.file, site.line, site.column) for site in known}
     mode = _Asked()
+    error = None
     try:
         with warnings.catch_warnings(), torch.no_grad(), mode:
             warnings.simplefilter('ignore')
             torch.jit.trace(_Tensors(model), (image.clone(),), check_trace=False)
-    except Exception:  # A model that cannot be traced unpatched: what was asked until then is known, and the formats say the rest.
-        pass
+    except Exception as exc:  # A model that cannot be traced unpatched: what was asked until then is known, and the report says so.
+        error = f'{type(exc).__name__}: {last_line(exc)}'
     leaving = [site for site in mode.sites if (site.file, site.line, site.column) not in followed]
-    return tuple(sorted(leaving, key=lambda site: (site.file, site.line, site.column)))
+    return tuple(sorted(leaving, key=lambda site: (site.file, site.line, site.column))), error
 
 
 def has_own_code(model: torch.nn.Module) -> bool:

@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .admission import Refusal, why_refused
+from .by_path import module_at
 
 Runner = Callable[[Tensor], tuple[Tensor, ...]]
 # One folder a format, beside this one; `runner.py` is loaded by its path, so that no package is imported.
@@ -94,11 +93,4 @@ def runner_of(manifest: Mapping[str, Any]) -> Any:
     file = _others.get(backend) or FORMATS / backend / 'runner.py'
     if not backend.isidentifier() or not file.is_file():
         raise ValueError(f'no loader for backend {backend!r}')
-    name = f'checker_runner_{backend}'
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, file)
-        assert spec and spec.loader
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[name] = module
-    return sys.modules[name]
+    return module_at(file)

@@ -21,8 +21,7 @@ from . import options as opt
 @opt.device
 @opt.cfg_options
 @opt.backend
-@opt.option('--outputs', group=opt.OUTPUT, several=True, type=click.Choice(('final', 'raw')), metavar='final|raw',
-            help="Decisions at input size (the default), or the network's own outputs.")
+@opt.outputs
 @opt.option('--work-dir', group=opt.OUTPUT, metavar='DIR', help='Gets failed/repro_<backend>.py (work_dirs/CONFIG).')
 @opt.option('--json', group=opt.OUTPUT, metavar='FILE', help='Write the diagnoses there.')
 @opt.trust_checkpoint

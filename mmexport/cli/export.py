@@ -32,8 +32,7 @@ EXAMPLES = ('mmexport export configs/mask2former_r50.py ckpt.pth --backend torch
 @opt.option('--allow-partial', group=opt.MODEL, is_flag=True, help='Load although weights are missing or of another shape.')
 @opt.option('--fix', group=opt.MODEL, is_flag=True, help='Move tensors on the wrong device for the time of the export (mmexport audit).')
 @opt.backend
-@opt.option('--outputs', group=opt.OUTPUT, several=True, type=click.Choice(('final', 'raw')), metavar='final|raw',
-            help="Decisions at input size (the default), or the network's own outputs; both: a folder each.")
+@opt.outputs
 @opt.work_dir
 @opt.option('--no-samples', group=opt.OUTPUT, is_flag=True, help='Leave inputs and expected outputs out of the folder.')
 @opt.option('--progressive', group=opt.OUTPUT, is_flag=True,
@@ -119,4 +118,5 @@ def exporters(args: SimpleNamespace) -> Iterator[Exporter]:
 
 def work_dir_of(args: SimpleNamespace) -> Path:
     """Return ``--work-dir``; ``work_dirs/CONFIG`` without one."""
-    return Path(args.work_dir or Path('work_dirs') / Path(args.config).stem)
+    from ..export.exporter import default_work_dir
+    return Path(args.work_dir or default_work_dir(args.config))

@@ -96,6 +96,8 @@ shape = option('--shape', group=MODEL, nargs=2, type=int, metavar='H W', help='S
 batch = option('--batch', group=MODEL, type=int, help='Batch of the traced input (1).')
 backend = option('--backend', group=OUTPUT, several=True, metavar='NAME',
                  help="Formats, or 'all' that are installed; replaces the config's export.backends (torchscript).")
+outputs = option('--outputs', group=OUTPUT, several=True, type=click.Choice(('final', 'raw')), metavar='final|raw',
+                 help="Decisions at input size (the default), or the network's own outputs; export takes both, a folder each.")
 device = option('--device', group=MODEL, default='cpu', help='cpu, cuda or cuda:N.')
 images = option('--image', '--images', 'image', group=CHECK, several=True, metavar='FILE',
                 help='Pictures of what the model was trained on, or folders of them: each is an input, and goes through test_step.')

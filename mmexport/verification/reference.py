@@ -169,8 +169,9 @@ class ReferenceMaker:
                 return settled
             smallest = min(samples, key=lambda sample: sample.image.numel()).image.to(self.device)
             branches = settled.branches
-            leaving = sizes_that_leave(self._run_once, smallest, {*log.sites, *branches.escaped})
-            return replace(settled, branches=replace(branches, escaped=branches.escaped + leaving))
+            leaving, error = sizes_that_leave(self._run_once, smallest, {*log.sites, *branches.escaped})
+            note = branches.note or (error and f'sizes that leave Python were looked for up to where a trace without patches ends: {error}')
+            return replace(settled, branches=replace(branches, escaped=branches.escaped + leaving, note=note))
 
     def _check_accepted(self, log: BranchLog) -> None:
         for given in log.accepted:

@@ -16,10 +16,10 @@ and, if it needs them,
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
+
+from ..by_path import module_at
 
 # Kinds that others have registered, by name.
 _others: dict[str, Path] = {}
@@ -46,11 +46,4 @@ def kind_of(name: str) -> Any:
         if not name.isidentifier() or not (Path(__file__).parent / f'{name}.py').is_file():
             raise ValueError(f'this checker does not know outputs of kind {name!r}')
         return importlib.import_module(f'.{name}', __package__)
-    module_name = f'checker_kind_{name}'
-    if module_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(module_name, file)
-        assert spec and spec.loader
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[module_name] = module
-    return sys.modules[module_name]
+    return module_at(file)
