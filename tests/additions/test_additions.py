@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from mmexport import Exporter
+from mmexport.checker import files, kinds
 from mmexport.checker.kinds import kind_of
 from mmexport.ops.op import _OPS
 from mmexport.registry import ADAPTERS, BACKENDS, PATCHES
@@ -32,6 +33,9 @@ def registered() -> Iterator[None]:
     for registry, name in ((ADAPTERS, 'Gram'), (BACKENDS, 'PlainTrace'), (PATCHES, 'Rectified')):
         del registry.module_dict[name]
     del _OPS['rectified']
+    # An adapter makes its kinds known where it is built, and a backend its runner.
+    kinds._others.pop('likeness', None)
+    files._others.pop('plain_trace', None)
 
 
 def export(work_dir: Path, **section: object) -> Report:

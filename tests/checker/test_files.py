@@ -94,7 +94,8 @@ def test_unknown_backend_has_no_loader() -> None:
             runner_of(dict(backend=backend))
 
 
-def test_a_runner_outside_mmexport_is_found_once_it_is_named(tmp_path: Path) -> None:
+def test_a_runner_outside_mmexport_is_found_once_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('mmexport.checker.files._others', {})
     (tmp_path / 'runner.py').write_text('def load(file, device):\n    return lambda image: (image * 2,)\n')
     add_runner('halves', tmp_path / 'runner.py')
     runner = load(tmp_path, dict(file='model.any', backend='halves'), torch.device('cpu'))
