@@ -153,9 +153,19 @@ def test_a_branch_on_the_number_of_metas_is_turned(tmp_path: Path) -> None:
     assert 'len(batch_img_metas) == 2' in ' '.join(report.reasons)
 
 
-def test_a_branch_on_a_size_in_post_processing_is_named(tmp_path: Path) -> None:
-    report = export(tmp_path, model='overlays')
-    assert any(line.startswith('decided once: ') and 'seg_logits.shape[2:]' in line for line in report.lines()), list(report.lines())
+@pytest.mark.parametrize('habit', ['overlays', 'drops small pictures', 'joins pairs', 'enlarges'])
+def test_a_branch_on_a_size_outside_the_network_is_turned(habit: str, tmp_path: Path) -> None:
+    """Only ``test_step`` runs post-processing and ``whole_inference``; the file has neither."""
+    report = export(tmp_path, model=habit)
+    assert report.passed is False
+    assert any(reason.startswith('test_step on ') and 'user_code.py:' in reason for reason in report.reasons), report.reasons
+
+
+def test_an_input_that_test_step_refuses_is_a_row(tmp_path: Path) -> None:
+    report = export(tmp_path, model='refuses tall pictures')
+    assert report.passed, report.reasons
+    words = ' '.join(' '.join(report.lines()).split())
+    assert 'not run on tall: the eager, unpatched model fails on its inputs (tall (1, 3, 208, 64)) with ValueError: too tall' in words
 
 
 def test_a_branch_in_post_processing_is_named(tmp_path: Path) -> None:

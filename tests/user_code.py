@@ -10,6 +10,7 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
 from torch import Tensor
+from torch.nn import functional
 
 from mmexport.compat import provide_mmcv_ext
 from mmexport.model.config import load_config
@@ -199,6 +200,16 @@ class UserModel(EncoderDecoder):
                 inputs = (inputs - inputs.mean()) / std
         return super().extract_feat(inputs)
 
+    def whole_inference(self, inputs: Tensor, batch_img_metas: Any) -> Any:
+        height, width = inputs.shape[-2:]
+        if self.habit == 'refuses tall pictures' and height > 2 * width:
+            raise ValueError('too tall')
+        if self.habit == 'enlarges' and 64 < min(height, width) < 90:
+            larger = functional.interpolate(inputs, scale_factor=1.5, mode='bilinear', align_corners=False)
+            logits = super().whole_inference(larger, batch_img_metas)
+            return functional.interpolate(logits, size=(height, width), mode='bilinear', align_corners=False)
+        return super().whole_inference(inputs, batch_img_metas)
+
     def postprocess_result(self, seg_logits: Tensor, data_samples: Any = None) -> Any:
         found = super().postprocess_result(seg_logits, data_samples)
         if self.habit == 'drops specks':
@@ -208,7 +219,15 @@ class UserModel(EncoderDecoder):
                     labels.zero_()
         if self.habit == 'overlays' and seg_logits.shape[2:] == (120, 160):
             for sample in found:
-                sample.pred_sem_seg.data[:, :8] = 0
+                sample.pred_sem_seg.data[:] = 1
+        height, width = seg_logits.shape[-2:]
+        if self.habit == 'drops small pictures' and 100 * 100 < height * width < 125 * 125:
+            for sample in found:
+                sample.pred_sem_seg.data = 1 - sample.pred_sem_seg.data
+        if self.habit == 'joins pairs' and seg_logits.shape[0] == 2:
+            both = torch.minimum(found[0].pred_sem_seg.data, found[1].pred_sem_seg.data)
+            for sample in found:
+                sample.pred_sem_seg.data = both
         if self.habit == 'swaps labels':
             for sample in found:
                 sample.pred_sem_seg.data = 1 - sample.pred_sem_seg.data

@@ -8,6 +8,8 @@ from typing import Any
 from .run import Key, Run, Site
 from .search import BranchLog
 
+LISTS = ('turned', 'never', 'once', 'unresolved', 'accepted', 'avoided', 'escaped')
+
 
 @dataclass(frozen=True)
 class Branches:
@@ -43,6 +45,13 @@ class Branches:
         """Return the conditions that one of `inputs` turns; all that are turned where nothing is known of these inputs."""
         return _sorted({site for name in inputs for site in self.by_input.get(name, ())}) or self.turned
 
+    def joined(self, other: Branches) -> Branches:
+        """Return these and the conditions of `other`, which were looked for in another part of the model."""
+        lists = {name: _sorted({*getattr(self, name), *getattr(other, name)}) for name in LISTS}
+        by_input = {name: _sorted({*self.by_input.get(name, ()), *other.by_input.get(name, ())})
+                    for name in {**self.by_input, **other.by_input}}
+        return Branches(**lists, sizes=max(self.sizes, other.sizes), note=self.note or other.note, by_input=by_input)
+
     @property
     def reasons(self) -> list[str]:
         return [f'branch at {site.place}: {site.text}: a size within the declared ranges turns it, and no input that was checked does: '
@@ -55,9 +64,7 @@ class Branches:
                 also = ' (or a part of it)' if site in self.turned else ''
                 yield f'one answer at all {self.sizes} sizes tried: {site.place}: {site.text}{also}'
         for site in self.once:
-            what = 'a branch on a value, with one answer on every picture tried' if site.kind == 'value' else (
-                'a branch on a size outside the network, with one answer at every size tried')
-            yield f'decided once: {site.place}: {site.text}: {what}'
+            yield f'decided once: {site.place}: {site.text}: a branch on a value, with one answer on every picture tried'
         for site in self.avoided:
             yield f'ranges made smaller: {site.place}: {site.text}: sizes that turn it could not be checked; the file refuses them'
         for site in self.escaped:
@@ -69,8 +76,7 @@ class Branches:
             yield f'branches: {self.note}'
 
     def as_dict(self) -> dict[str, Any]:
-        return {**{name: [site.as_dict() for site in getattr(self, name)] for name in
-                   ('turned', 'never', 'once', 'unresolved', 'accepted', 'avoided', 'escaped')}, 'sizes': self.sizes, 'note': self.note}
+        return {**{name: [site.as_dict() for site in getattr(self, name)] for name in LISTS}, 'sizes': self.sizes, 'note': self.note}
 
 
 def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None = None, avoided: Collection[Key] = ()) -> Branches:
@@ -80,9 +86,9 @@ def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None
         note: how sizes were looked at, where it is not as usual.
         avoided: those of which such a size lies outside the ranges.
     """
-    keys = {key for run in log.runs.values() for key in run.seen}
+    keys = {key for run in log.runs.values() for key in run.seen if log.judges(key[0])}
     left, once = log.open_keys('size'), log.open_keys('value')
-    escaped = {site for run in log.runs.values() for site in run.escaped if site.own}
+    escaped = {site for run in log.runs.values() for site in run.escaped if site.own and log.judges(site)}
     turned = _sites([key for key in keys if len(log.answers(key)) > 1])
     never = {key for key in left - set(unresolved) - set(avoided) if key[0] not in escaped}
     return Branches(turned=turned, never=_sites(never),
@@ -92,28 +98,11 @@ def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None
                     sizes=len({*log.shapes.values(), *log.swept}), note=note, by_input=_by_input(log))
 
 
-def once_in(runs: Sequence[Run], known: Branches) -> tuple[Site, ...]:
-    """Return the user's own conditions that had one answer in all `runs` (of ``test_step``) and are not `known` yet.
-
-    Of those on sizes only those whose operands differ from input to input; sizes that turn them are not searched for.
-    """
-    answers: dict[Key, set[Any]] = {}
-    operands: dict[Key, set[Any]] = {}
-    for run in runs:
-        for key, (answer, given) in run.seen.items():
-            answers.setdefault(key, set()).add(answer)
-            operands.setdefault(key, set()).add(given)
-    turned = {key[0] for key, found in answers.items() if key[0].kind == 'value' and len(found) > 1}
-    seen = {*known.turned, *known.never, *known.once, *known.accepted, *turned}
-    once = {key[0] for key, found in answers.items()
-            if len(found) == 1 and (key[0].kind == 'value' or len(operands[key]) > 1)}
-    return _sorted({site for site in once - seen if site.own})
-
-
 def _by_input(log: BranchLog) -> dict[str, tuple[Site, ...]]:
     """Return by input the conditions that it answers otherwise than the traced input, which is the first of `log`, does."""
     traced = next(iter(log.runs.values()), Run()).seen
-    return {name: _sites([key for key, (answer, _) in run.seen.items() if key in traced and traced[key][0] != answer])
+    return {name: _sites([key for key, (answer, _) in run.seen.items() if key in traced and traced[key][0] != answer
+                          and log.judges(key[0])])
             for name, run in log.runs.items()}
 
 

@@ -34,6 +34,7 @@ class BranchLog:
         refused: branches that a size turned which eager does not take.
         scene: makes a picture of a size, for a model that cannot run without values.
         why_pictures: what it raised then; None where it can, or was not asked.
+        judges: tells which conditions are looked at; those of the network are known when its post-processing is.
     """
 
     model: Callable[[Tensor], Any]
@@ -45,6 +46,7 @@ class BranchLog:
     refused: set[Key] = field(default_factory=set)
     scene: Callable[[Shape, int], Tensor] | None = None
     why_pictures: str | None = None
+    judges: Callable[[Site], bool] = lambda site: True
     _hollow: bool | None = None
 
     def refuse(self, shape: Shape) -> None:
@@ -77,7 +79,7 @@ class BranchLog:
 
     @property
     def sites(self) -> set[Site]:
-        return {key[0] for run in self.runs.values() for key in run.seen}
+        return {key[0] for run in (*self.runs.values(), *self.swept.values()) for key in run.seen if self.judges(key[0])}
 
     def answers(self, key: Key) -> set[Any]:
         """Return the answers of `key` over all verified inputs."""
@@ -112,7 +114,7 @@ class BranchLog:
         """Return the conditions of `kind` with one answer over all verified inputs though they depend on the input."""
         keys = {key for run in self.runs.values() for key in run.seen}
         unmet = {key for run in self.swept.values() if not run.error for key in run.seen} - keys
-        return {key for key in keys | unmet if key[0].kind == kind and not self.is_accepted(key[0])
+        return {key for key in keys | unmet if key[0].kind == kind and self.judges(key[0]) and not self.is_accepted(key[0])
                 and (key in unmet or len(self.answers(key)) == 1 and self.varies(key))}
 
     def is_accepted(self, site: Site) -> bool:

@@ -73,7 +73,12 @@ class Report:
             failed = {name for check in self.checks for name in check.failed_samples}
             found += [self.place_of_fault, *(f'decided once by a tracer, and turned by these inputs: {site.place}: {site.text}'
                                              for site in self.branches.turned_by(failed) if site.own)]
-        return found + self.branches.reasons + [f'test_step on {row.sample}: {row.reason}' for row in self.pipelines if row.passed is False]
+        return found + self.branches.reasons + [self._wrong_in_test_step(row) for row in self.pipelines if row.passed is False]
+
+    def _wrong_in_test_step(self, row: PipelineCheck) -> str:
+        turned = [f'{site.place}: {site.text}' for site in self.branches.by_input.get(row.sample, ()) if site.own]
+        there = f" (answered otherwise there than at the traced input: {'; '.join(turned)})" if turned else ''
+        return f'test_step on {row.sample}: {row.reason}{there}'
 
     @property
     def time_by_kind(self) -> dict[str, float]:

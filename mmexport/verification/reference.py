@@ -2,24 +2,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..branches import Branches, BranchLog, Settled, Unclear, has_own_code, is_place, once_in, settle, sizes_that_leave
+from ..branches import Branches, Settled, Unclear
 from ..branches import Run as BranchRun
 from ..checker.compare import compare
 from ..checker.samples import Sample
-from ..errors import ConfigError, InputError, eager_in_words
+from ..errors import InputError, eager_in_words
 from ..inputs.decisive import decisive_inputs, decisive_size, effort
 from ..inputs.making import WINDOWS, Inputs
-from ..inputs.real_image import PHOTOGRAPH
-from ..inputs.shapes import SAME, TRACED, Plan, open_axes, ranges_of
-from ..inputs.synthetic import PLAIN, picture, plain_picture
+from ..inputs.real_image import PHOTOGRAPH, Photograph
+from ..inputs.shapes import SAME, TRACED, Plan, open_axes
+from ..inputs.synthetic import PLAIN, picture
 from ..utils.progress import Progress
+from .branch_search import BranchSearch
 from .expected import expect
 from .memory import Memory
 from .test_step import PipelineCheck, check_sample, check_slid, why_not_run
@@ -66,13 +67,18 @@ class ReferenceMaker:
     def compute(self, inputs: Inputs) -> Reference:
         samples, plan = self._run_eager(inputs)
         samples += self._decisive(plan, samples)
-        settled = self._settle_branches(plan, samples, inputs)
-        for name in settled.given_up:
-            plan = plan.without(name, 'a size like it turns a branch that could not be checked; the ranges leave it out')
-        samples = [sample for sample in samples if sample.name not in settled.given_up] + settled.samples
-        pipelines, steps = self._test_steps(samples, inputs)
-        branches = settled.branches
-        return Reference(samples, plan, replace(branches, once=branches.once + once_in(steps, branches)), tuple(pipelines))
+        search = BranchSearch(self.section, self.adapter, self.device, self.memory, self.step, self._sample_at, inputs.photographs,
+                              plan.rules)
+        found = search.of_network(samples)
+        samples, plan = _settled(found, samples, plan)
+        if reason := why_not_run(self.adapter):
+            search.check_accepted()
+            return Reference(samples, plan, found.branches, tuple(PipelineCheck(sample.name, skipped=reason) for sample in samples))
+        checks, runs = self._test_steps(samples, inputs)
+        found, more = search.of_post_processing(found, samples, runs, self._check)
+        samples, plan = _settled(found, samples, plan)
+        search.check_accepted()
+        return Reference(samples, plan, found.branches, tuple(check for check in checks + more if check.sample not in found.given_up))
 
     def _expect(self, images: Mapping[str, Tensor], **options: Any) -> list[Sample]:
         noises = options.pop('noises', int(self.section['verify']['noises']))
@@ -134,73 +140,45 @@ class ReferenceMaker:
         with torch.no_grad():
             return self.adapter.decided(tuple(sample.raw[spec.name].to(self.device) for spec in self.adapter.raw_specs), image)
 
-    def _settle_branches(self, plan: Plan, samples: Sequence[Sample], inputs: Inputs) -> Settled:
-        """Find the Python branches of the model, and inputs that turn those which no input turned so far."""
-        adapter, memory = self.adapter, self.memory
-        shapes = {sample.name: _sides(sample.image) for sample in samples}
-        log = BranchLog(self._run_once, adapter.channels, {name: memory.branches[name] for name in shapes}, shapes,
-                        accepted=tuple(self.section['verify']['accept_branches']))
-        # The user's own sizes and pictures are what he wants to use.
-        own_sizes, batch = (self.section['verify'][option] for option in ('shapes', 'batch'))
-        keep = [name for name, shape in shapes.items() if own_sizes is not None or name in (TRACED, SAME, WINDOWS)
-                or (name in inputs.photographs and name != PHOTOGRAPH) or (batch is not None and shape[0] == int(batch))]
+    def _sample_at(self, name: str, image: Tensor) -> Sample | None:
+        """Return what eager answers on `image`; None where it refuses it.
 
-        def add(name: str, image: Tensor) -> tuple[Sample, BranchRun] | None:
-            try:
-                with eager_in_words({name: image}):
-                    sample = self._expect({name: image}, as_given=PLAIN)[0]
-            except InputError:  # Eager itself refuses it: a size, or a picture, that the model does not take.
-                return None
-            if not self._decides_clearly(sample):
-                raise Unclear(name)
-            return sample, memory.branches[name]
+        Raises:
+            Unclear: eager lacks clear margins there.
+        """
+        try:
+            with eager_in_words({name: image}):
+                sample = self._expect({name: image}, as_given=PLAIN)[0]
+        except InputError:
+            return None
+        if not self._decides_clearly(sample):
+            raise Unclear(name)
+        return sample
 
-        self._check_accepted(log)
-        with self.step('Looking for inputs that turn branches', 'making inputs'):
-            def scene(shape: tuple[int, int, int], seed: int) -> Tensor:
-                return picture((shape[0], adapter.channels, *shape[1:]), 50 + seed, adapter).to(self.device)
-
-            def plain(kind: str, shape: tuple[int, int, int]) -> Tensor:
-                return plain_picture((self.shape[0], adapter.channels, *shape[1:]), kind, adapter).to(self.device)
-
-            ranges = ranges_of([tuple(sample.image.shape) for sample in samples], self._open_axes(plan))
-            settled = settle(log, ranges, plan.rules.multiple_of, scene, plain, add, keep, memory.note)
-            if memory.note is not None or not has_own_code(adapter.model):
-                return settled
-            smallest = min(samples, key=lambda sample: sample.image.numel()).image.to(self.device)
-            branches = settled.branches
-            leaving, error = sizes_that_leave(self._run_once, smallest, {*log.sites, *branches.escaped})
-            note = branches.note or (error and f'sizes that leave Python were looked for up to where a trace without patches ends: {error}')
-            return replace(settled, branches=replace(branches, escaped=branches.escaped + leaving, note=note))
-
-    def _check_accepted(self, log: BranchLog) -> None:
-        for given in log.accepted:
-            if self.memory.note is None and not any(is_place(given, site) for site in log.sites):
-                known = ', '.join(sorted({site.place for site in log.sites})) or 'none'
-                raise ConfigError(f'--accept-branch {given} (export.verify.accept_branches) names no branch of this model; '
-                                  f'those that it has: {known}')
-
-    def _run_once(self, image: Tensor) -> None:
-        """Run the model and its decisions, as `expect` does."""
-        image = self.adapter.preprocess(image)
-        raw, _ = self.adapter.watch(image)
-        self.adapter.decide(raw, image)
-
-    def _test_steps(self, samples: Sequence[Sample], inputs: Inputs) -> tuple[list[PipelineCheck], list[BranchRun]]:
-        """Run OpenMMLab's own ``test_step`` on every sample, unpatched; returns the checks, and what its post-processing decided."""
-        if reason := why_not_run(self.adapter):
-            return [PipelineCheck(sample.name, skipped=reason) for sample in samples], []
-        steps: list[BranchRun] = []
+    def _test_steps(self, samples: Sequence[Sample], inputs: Inputs) -> tuple[list[PipelineCheck], dict[str, BranchRun]]:
+        """Run OpenMMLab's own ``test_step`` on every sample, unpatched; returns the checks, and what it decided by sample."""
+        runs: dict[str, BranchRun] = {}
         with self.step("Running the model's own test_step"):
-            checks = [check_sample(self.adapter, sample, self.device, inputs.photographs.get(sample.name), self.tolerance, steps)
-                      for sample in samples if sample.name != WINDOWS]
+            checks = [self._check(sample, runs, inputs.photographs.get(sample.name)) for sample in samples if sample.name != WINDOWS]
             return checks + [check_slid(self.adapter, sample, inputs.slid, self.tolerance)
-                             for sample in samples if sample.name == WINDOWS and inputs.slid is not None], steps
+                             for sample in samples if sample.name == WINDOWS and inputs.slid is not None], runs
+
+    def _check(self, sample: Sample, runs: dict[str, BranchRun], photograph: Photograph | None = None) -> PipelineCheck:
+        """Compare a sample with ``test_step``; that it raises on another input than the traced one is a row, no error."""
+        try:
+            with eager_in_words({sample.name: sample.image}, hint=sample.name == TRACED):
+                return check_sample(self.adapter, sample, self.device, photograph, self.tolerance, runs)
+        except InputError as exc:
+            if sample.name == TRACED:
+                raise
+            return PipelineCheck(sample.name, image=tuple(sample.image.shape), skipped=str(exc))
 
     def _open_axes(self, plan: Plan) -> tuple[str, ...]:
         return open_axes(self.section['inputs']['dynamic'] or (), plan.rules)
 
 
-def _sides(image: Tensor) -> tuple[int, int, int]:
-    """Batch, height and width."""
-    return int(image.shape[0]), int(image.shape[2]), int(image.shape[3])
+def _settled(found: Settled, samples: Sequence[Sample], plan: Plan) -> tuple[list[Sample], Plan]:
+    """Add the inputs that turn branches, and leave out those that the ranges exclude for a branch."""
+    for name in found.given_up:
+        plan = plan.without(name, 'a size like it turns a branch that could not be checked; the ranges leave it out')
+    return [sample for sample in samples if sample.name not in found.given_up] + found.samples, plan

@@ -65,13 +65,13 @@ def why_not_run(adapter: Adapter) -> str | None:
 
 
 def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photograph: Photograph | None = None,
-                 tolerance: float = DEFAULT_TOLERANCE, steps: list[Run] | None = None) -> PipelineCheck:
+                 tolerance: float = DEFAULT_TOLERANCE, runs: dict[str, Run] | None = None) -> PipelineCheck:
     """Compare the adapter's outputs in `sample` with ``test_step`` on the same input, unless `why_not_run`.
 
     Args:
         photograph: where the sample is a picture that the test pipeline made; then ``test_step`` gets what the pipeline returned, and
             does its own preprocessing.
-        steps: gets what ``test_step`` decided by values, where it can be recorded.
+        runs: gets what ``test_step`` decided, by the sample's name, where it can be recorded.
     """
     image = sample.image.to(device)
     facts: dict[str, Any] = dict(image=tuple(image.shape))
@@ -80,8 +80,10 @@ def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photogr
         return PipelineCheck(sample.name, skipped='it is larger than the window that test_step slides', **facts)
     with torch.no_grad():
         if photograph is None or photograph.packed is None:
-            answers = _on_cpu(adapter.read(_test_step_on(adapter, image, steps)))
-            return _judged(adapter, sample, answers, tolerance, facts)
+            found, run = _recorded_test_step(adapter, image)
+            if run is not None and runs is not None:
+                runs[sample.name] = run
+            return _judged(adapter, sample, _on_cpu(adapter.read(found)), tolerance, facts)
         answers = _on_cpu(adapter.read(run_test_step(adapter, photograph.packed)))
         if not any(photograph.padding):
             return _judged(adapter, sample, answers, tolerance, facts)
@@ -102,26 +104,23 @@ def _judged(adapter: Adapter, sample: Sample, answers: Mapping[str, Tensor], tol
     return PipelineCheck(sample.name, min(1 - (row.beyond or 0.0) if row.problem is None else 0.0 for row in rows), wrong, **facts)
 
 
-def _test_step_on(adapter: Adapter, image: Tensor, steps: list[Run] | None = None) -> list[Any]:
-    """Run ``test_step`` on an image that is preprocessed already; `steps` gets what it decided, if recording does not disturb it."""
-    image = adapter.preprocess(image)
-
-    def run(image: Tensor) -> list[Any]:
-        ready = dict(inputs=image, data_samples=adapter.data_samples(image))
-        with answering(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), drawn_alike():
-            found: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
-        return found
-
-    if steps is None:
-        return run(image)
-    step, marked = Run(), image.clone()
-    try:
-        with recorded(step, marked):
-            found = run(marked)
-    except Exception:  # If it is the model's own error it comes again.
-        return run(image)
-    steps.append(step)
+def run_test_step_on(adapter: Adapter, image: Tensor) -> list[Any]:
+    """Run ``test_step`` on an image that is preprocessed already."""
+    ready = dict(inputs=image, data_samples=adapter.data_samples(image))
+    with answering(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), drawn_alike():
+        found: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
     return found
+
+
+def _recorded_test_step(adapter: Adapter, image: Tensor) -> tuple[list[Any], Run | None]:
+    """Run ``test_step``, and return also what it decided, if recording does not disturb it."""
+    image = adapter.preprocess(image)
+    run, marked = Run(), image.clone()
+    try:
+        with recorded(run, marked):
+            return run_test_step_on(adapter, marked), run
+    except Exception:  # If it is the model's own error it comes again.
+        return run_test_step_on(adapter, image), None
 
 
 def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
@@ -139,7 +138,7 @@ def check_slid(adapter: Adapter, windows: Sample, whole: Tensor, tolerance: floa
     """Compare a whole picture, joined from the logits of its `windows`, with what ``test_step`` makes of `whole` by sliding."""
     sliding = adapter.notes()['sliding']
     with torch.no_grad():
-        answers = _on_cpu(adapter.read(_test_step_on(adapter, whole)))
+        answers = _on_cpu(adapter.read(run_test_step_on(adapter, adapter.preprocess(whole))))
     expected = {'logits': joined(windows.expected['logits'], whole.shape[2:], sliding)}
     sample = Sample('slid picture', whole.cpu(), expected, floors=windows.floors)
     return _judged(adapter, sample, answers, tolerance, dict(image=tuple(whole.shape)))
