@@ -35,6 +35,12 @@ class Simple:
     def preprocess(self, image: Tensor) -> Tensor:
         return image
 
+    def inputs_of(self, picture: Tensor) -> tuple[Tensor, ...]:
+        return (picture,)
+
+    def network_inputs(self, picture: Tensor) -> tuple[Tensor, ...]:
+        return (self.preprocess(picture),)
+
     def watch(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         self.runs.append(image.clone())
         logits = torch.einsum('kc,nchw->nkhw', self.model.weight, image)

@@ -1,9 +1,8 @@
 """Define the base class of adapters: a model, its input and outputs, and what the checker must know of them."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,39 +15,27 @@ from ..registry import ADAPTERS
 from .guard import InputGuard
 from .objectives import Objective
 from .preprocess import Preprocess
+from .specs import IMAGE, InputSpec, OutputSpec
+
+__all__ = ['Adapter', 'InputSpec', 'OutputSpec', 'build_adapter']
 
 # Models that an adapter would fit by what they have, and whose outputs mean something else.
 UNSUPPORTED = frozenset({'DepthEstimator'})
 
 
-@dataclass(frozen=True)
-class OutputSpec:
-    """Describe one output of a lowered file, as in its manifest.
-
-    `kind` names a module of `mmexport.checker.kinds`, or of `Adapter.kinds`, with the rules of comparison: ``queries``, ``pixels`` and
-    ``map`` are continuous, with that as the unit in which jumps are counted; ``labels`` and ``panoptic`` are label maps; ``instance``
-    belongs to a group of rows.
-    """
-
-    name: str
-    dtype: str
-    axes: tuple[str, ...]
-    kind: str
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 class Adapter(nn.Module):
     """Wrap a model for export.
 
-    Input: image ``(N, C, H, W)``, C mostly 3, float32, normalised as the data_preprocessor does; with ``normalize`` the raw picture,
-    0..255 in the config's own channel order, and the normalisation is part of the graph. Output: the tensors of `specs`, in order.
+    Input: those of `input_specs`, in order. Mostly one image ``(N, C, H, W)``, C mostly 3, float32, normalised as the data_preprocessor
+    does; with ``normalize`` the raw picture, 0..255 in the config's own channel order, and the normalisation is part of the graph.
+    Output: the tensors of `specs`, in order.
     """
 
     task: ClassVar[str]
     # Whether it may be chosen by what the model has; else only ``export.task`` can name it.
     automatic: ClassVar[bool] = True
+    # What a file takes, in order; other than one picture: see `inputs_of`.
+    input_specs: ClassVar[tuple[InputSpec, ...]] = (IMAGE,)
     # Modules of kinds of output that the checker does not have, by name.
     kinds: ClassVar[Mapping[str, Path]] = {}
 
@@ -57,7 +44,9 @@ class Adapter(nn.Module):
         self.model = model
         self.outputs = outputs
         self.preprocess = Preprocess.of(model, normalize)
-        self.guard = InputGuard(channels=self.preprocess.channels)
+        self.guard = InputGuard(channels=self.preprocess.channels, inputs=[
+            (spec, [self.preprocess.channels if name == 'channel' and not number else -1 for name in spec.axes])
+            for number, spec in enumerate(self.input_specs)])
         # Whether `forward` gives the network's own outputs behind the decisions; see `with_raw`.
         self.raw_too = False
         # Whether a backend writes a graph with raw outputs too, for the check.
@@ -103,24 +92,54 @@ class Adapter(nn.Module):
     def num_classes(self) -> int:
         raise NotImplementedError
 
-    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
-        """Return the raw outputs, before resizing and decisions; `image` is normalised."""
+    def inputs_of(self, picture: Tensor) -> tuple[Tensor, ...]:
+        """Return the tensors of `input_specs` for a picture (N, C, H, W), of any rank and number.
+
+        Sizes, scenes and branches are searched on pictures; a task with more inputs (earlier frames, the size before padding) makes them
+        from the picture here.
+        """
+        return (picture,)
+
+    def normalized(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Return what `raw` takes: the first input goes through `preprocess`."""
+        return self.preprocess(inputs[0]), *inputs[1:]
+
+    def network_inputs(self, picture: Tensor) -> tuple[Tensor, ...]:
+        """Return what `raw` takes for a picture."""
+        return self.normalized(*self.inputs_of(picture))
+
+    def raw(self, *inputs: Any, **_: Any) -> tuple[Tensor, ...]:
+        """Return the raw outputs, before resizing and decisions, of what `normalized` returns."""
         raise NotImplementedError
 
-    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
-        """Return decisions at the size of `image`, from tensor operations only."""
+    def final(self, raw: Any, *inputs: Any, **_: Any) -> tuple[Tensor, ...]:
+        """Return decisions at the size of the picture, from tensor operations only."""
         raise NotImplementedError
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        image = self.preprocess(self.guard(image))
-        raw = self.raw(image)
-        return self.decide(raw, image) + (tuple(raw) if self.raw_too else ())
+    def forward(self, image: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        inputs = self.normalized(*self.guard(image, *others))
+        raw = self.raw(*inputs)
+        return self.decide(raw, *inputs) + (tuple(raw) if self.raw_too else ())
+
+    def run_on(self, picture: Tensor) -> tuple[Tensor, ...]:
+        """Call `forward` with the inputs for a copy of `picture`, into which a model may write."""
+        outputs: tuple[Tensor, ...] = self(*self.inputs_of(picture.clone()))
+        return outputs
+
+    def guard_inputs(self, picture: Tensor, dynamic: Sequence[str], **limits: Any) -> None:
+        """Set `guard` to what the file shall take: the sizes of the inputs for `picture`, but for the axes `dynamic`.
+
+        Args:
+            limits: for `InputGuard`.
+        """
+        inputs = [(spec, tuple(tensor.shape)) for spec, tensor in zip(self.input_specs, self.inputs_of(picture), strict=True)]
+        self.guard = InputGuard(tuple(picture.shape), dynamic, inputs=inputs, **limits)
 
     @contextmanager
     def unguarded(self) -> Iterator[None]:
         """Take sizes beyond those that were checked, for a diagnosis that tries others."""
         guard = self.guard
-        self.guard = InputGuard(channels=guard.channels, multiple_of=guard.multiple_of)
+        self.guard = guard.without_ranges()
         try:
             yield
         finally:
@@ -140,13 +159,13 @@ class Adapter(nn.Module):
         finally:
             self.raw_too = False
 
-    def decide(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
-        """Return the outputs of `specs`, computed from the raw ones; `image` is normalised."""
-        return raw if self.outputs == 'raw' else self.final(raw, image)
+    def decide(self, raw: tuple[Tensor, ...], *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs of `specs`, computed from the raw ones."""
+        return raw if self.outputs == 'raw' else self.final(raw, *inputs)
 
-    def watch(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    def watch(self, *inputs: Any, **_: Any) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         """Run the network eagerly; return `raw` and the evidence that only shows while it runs (PointRend's choice of points)."""
-        return self.raw(image), {}
+        return self.raw(*inputs), {}
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return what the checker needs to judge differences in ``final`` outputs: margins, thresholds, and what `watch` recorded."""

@@ -6,65 +6,92 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-AXES = ('batch', 'channel', 'height', 'width')
+from .specs import FOLLOWING, IMAGE, InputSpec
+
+AXES = IMAGE.axes
 
 
 @torch.jit.script_if_tracing
-def _refuse_what_was_not_exported(image: Tensor, low: list[int], high: list[int], multiple: int, channels: int) -> Tensor:
-    if image.dim() != 4:
-        raise ValueError('mmexport: expected an image tensor (N, C, H, W), got another number of axes')
-    if image.size(1) != channels:
-        raise ValueError('mmexport: expected an image tensor with ' + str(channels) + ' channels')
-    if image.dtype != torch.float32:
-        raise ValueError('mmexport: expected a floating point image (float32), normalised as the manifest says')
-    for axis in range(4):
-        if low[axis] >= 0 and (image.size(axis) < low[axis] or image.size(axis) > high[axis]):
-            if low[axis] == high[axis]:
-                raise ValueError('mmexport: an axis has another size than the one it was exported with, and was not declared dynamic')
-            raise ValueError('mmexport: axis ' + str(axis) + ' has size ' + str(image.size(axis)) + ', and this file was checked from ' +
-                             str(low[axis]) + ' to ' + str(high[axis]) + ' only; export with export.verify.shapes for more')
-    if multiple > 1 and (image.size(2) % multiple != 0 or image.size(3) % multiple != 0):
-        raise ValueError('mmexport: height and width must be multiples of ' + str(multiple))
-    return image
+def _refuse_what_was_not_exported(tensor: Tensor, name: str, axes: list[str], floating: bool, low: list[int], high: list[int],
+                                  multiples: list[int]) -> Tensor:
+    if tensor.dim() != len(axes):
+        raise ValueError('mmexport: ' + name + ' must have ' + str(len(axes)) + ' axes (' + ', '.join(axes) + '), and has ' +
+                         str(tensor.dim()))
+    if floating and tensor.dtype != torch.float32:
+        raise ValueError('mmexport: ' + name + ' must be float32, as the manifest says')
+    for axis in range(len(axes)):
+        size = tensor.size(axis)
+        said = 'mmexport: axis ' + axes[axis] + ' of ' + name + ' has size ' + str(size)
+        if low[axis] >= 0 and low[axis] == high[axis] and size != low[axis]:
+            raise ValueError(said + ', and this file takes ' + str(low[axis]) + ' only; the manifest names the axes that are dynamic')
+        if low[axis] >= 0 and (size < low[axis] or size > high[axis]):
+            raise ValueError(said + ', and this file was checked from ' + str(low[axis]) + ' to ' + str(high[axis]) +
+                             ' only; export with export.verify.shapes for more')
+        if size % multiples[axis] != 0:
+            raise ValueError(said + ', which must be a multiple of ' + str(multiples[axis]))
+    return tensor
 
 
 class InputGuard(nn.Module):
     """Refuse an input that the file was not exported or not checked for, and name the reason.
 
     Args:
-        shape: the traced one.
+        shape: of the traced picture (N, C, H, W).
         dynamic: the open axes; the others take the traced size only.
-        channels: of the input, where there is no `shape`.
+        channels: of the picture, where there is no `shape`.
         ranges: by open axis, the smallest and the largest size that was checked.
         multiple_of: what both sides must be multiples of.
         minimum: the smallest side that the model is known to take.
+        inputs: what the file takes, with the traced shape of each; the picture where there are none.
     """
 
     def __init__(self, shape: Sequence[int] = (), dynamic: Sequence[str] = AXES, channels: int = 3,
-                 ranges: Mapping[str, Sequence[int]] | None = None, multiple_of: int = 1, minimum: int = 1) -> None:
+                 ranges: Mapping[str, Sequence[int]] | None = None, multiple_of: int = 1, minimum: int = 1,
+                 inputs: Sequence[tuple[InputSpec, Sequence[int]]] = ()) -> None:
         super().__init__()
         self.minimum = minimum
         self.channels = int(shape[1]) if shape else channels
         self.dynamic, self.ranges, self.multiple_of = tuple(dynamic), dict(ranges or {}), multiple_of
-        limits = [(-1, -1) if axis == 'channel' or not shape else (int(side), int(side)) if axis not in dynamic
-                  else tuple(self.ranges.get(axis, (-1, -1))) for axis, side in zip(AXES, shape or (0, 0, 0, 0), strict=True)]
-        self.low, self.high = [int(low) for low, _ in limits], [int(high) for _, high in limits]
+        self.inputs = [(spec, self._limits(spec, traced)) for spec, traced in inputs or [(IMAGE, shape or (-1, self.channels, -1, -1))]]
+
+    def _limits(self, spec: InputSpec, traced: Sequence[int]) -> list[tuple[int, int]]:
+        """Return by axis the smallest and the largest size that is taken; -1 where any is."""
+        return [tuple(self.ranges.get(name, (-1, -1))) if name in FOLLOWING and name in self.dynamic  # type: ignore[misc]
+                else (int(size), int(size)) for name, size in zip(spec.axes, traced, strict=True)]
+
+    def without_ranges(self) -> InputGuard:
+        """Return a guard that takes any size along the axes that follow the picture."""
+        inputs = [(spec, [high for _, high in limits]) for spec, limits in self.inputs]
+        return InputGuard(channels=self.channels, multiple_of=self.multiple_of, inputs=inputs)
+
+    @property
+    def _sides(self) -> dict[str, tuple[int, int]]:
+        return {name: limits for spec, found in reversed(self.inputs) for name, limits in zip(spec.axes, found, strict=True)
+                if name in FOLLOWING}
 
     @property
     def fixed(self) -> bool:
         """Return whether batch, height or width takes one size only."""
-        return any(low == high and low >= 0 for axis, (low, high) in enumerate(zip(self.low, self.high, strict=True)) if axis != 1)
+        return any(low == high and low >= 0 for low, high in self._sides.values())
+
+    @property
+    def fixed_batch(self) -> bool:
+        """Return whether the batch takes one size only."""
+        low, high = self._sides.get('batch', (-1, -1))
+        return low == high and low >= 0
 
     @property
     def fixed_sides(self) -> bool:
         """Return whether height or width takes one size only."""
-        return any(self.low[axis] == self.high[axis] and self.low[axis] >= 0 for axis in (2, 3))
+        return any(low == high and low >= 0 for name, (low, high) in self._sides.items() if name != 'batch')
 
-    def forward(self, image: Tensor) -> Tensor:
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self._checked(tensor, spec, limits) for tensor, (spec, limits) in zip(tensors, self.inputs, strict=True))
+
+    def _checked(self, tensor: Tensor, spec: InputSpec, limits: Sequence[tuple[int, int]]) -> Tensor:
         if torch.compiler.is_exporting():
             # Open axes have the ranges of their Dims; a question about a symbolic size would be one more check.
-            open_axes = [low != high for low, high in zip(self.low, self.high, strict=True)]
-            low, high = ([-1 if is_open else side for side, is_open in zip(sides, open_axes, strict=True)]
-                         for sides in (self.low, self.high))
-            return _refuse_what_was_not_exported(image, low, high, 1, self.channels)
-        return _refuse_what_was_not_exported(image, self.low, self.high, self.multiple_of, self.channels)
+            limits = [side if side[0] == side[1] else (-1, -1) for side in limits]
+        multiples = [1 if torch.compiler.is_exporting() or name not in ('height', 'width') else self.multiple_of for name in spec.axes]
+        return _refuse_what_was_not_exported(tensor, spec.name, list(spec.axes), spec.dtype == 'float32', [low for low, _ in limits],
+                                             [high for _, high in limits], multiples)

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import UnsupportedModelError
+from ..ops.mask_statistics import MaskStatistics, mask_statistics
 from ..registry import ADAPTERS
 from .base import Adapter, OutputSpec
-from .mask_statistics import MaskStatistics, mask_statistics
 from .objectives import Objective, panoptic_objective, segment_targets
 from .segmentation import image_metas
 from .semantic_masks import mask_specs
@@ -136,9 +136,8 @@ class MaskClassification(Adapter):
         """Return rows in descending order of class score, things first; rows from `num` on are zero."""
         queries = self._top_queries(cls_logits)
         count, labels, thing, query = queries['count'], queries['labels'], queries['thing'], queries['query']
-        assert statistics.positive is not None and statistics.columns is not None and statistics.rows is not None
-        # The mask after the last query's is empty.
-        masks = _rows(statistics.positive, torch.where(thing, query, torch.full_like(query, cls_logits.shape[1])))
+        assert statistics.columns is not None and statistics.rows is not None
+        masks = statistics.masks_of(query, thing)
         boxes = boxes_around(statistics.columns, statistics.rows).gather(1, query[:, :, None].expand(-1, -1, 4)) * thing[:, :, None]
         scores = queries['scores'] * statistics.inside.gather(1, query) * thing
         return boxes, scores, torch.where(thing, labels, torch.zeros_like(labels)), masks, count

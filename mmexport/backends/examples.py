@@ -1,14 +1,30 @@
-"""Choose the sizes that a program is exported with; the example has no particular content, for nothing is computed with it."""
+"""Choose the sizes that a program is exported with, and the inputs for them; nothing is computed with the example's content."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import Tensor
 
+from ..adapters.specs import IMAGE, InputSpec
+
+# Of a picture.
 AXIS = {'batch': 0, 'height': 2, 'width': 3}
 GENERIC = {0: 2, 2: 480, 3: 544}
 # No stride up to this makes one size of two that differ by as much.
 STRIDE = 64
+
+
+def input_specs_of(module: Any) -> tuple[InputSpec, ...]:
+    """Return what an adapter takes; of another module (a probe) one picture."""
+    specs: tuple[InputSpec, ...] = getattr(module, 'input_specs', (IMAGE,))
+    return specs
+
+
+def inputs_for(module: Any, picture: Tensor) -> tuple[Tensor, ...]:
+    """Return the inputs that an adapter takes for a picture; of another module the picture."""
+    made: tuple[Tensor, ...] = module.inputs_of(picture) if hasattr(module, 'inputs_of') else (picture,)
+    return made
 
 
 def generic(example: Tensor, dynamic: Sequence[str], multiple: int = 1) -> Tensor:

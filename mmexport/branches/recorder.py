@@ -127,9 +127,10 @@ def _unreal(tensor: Any) -> bool:
 
 
 @contextmanager
-def recorded(run: Run, image: Tensor) -> Iterator[None]:
-    """Record into `run` what a model decides inside the block; `image` is the picture that values come from, marked in place."""
-    image._picture = run  # type: ignore[attr-defined]
+def recorded(run: Run, image: Tensor, *others: Tensor) -> Iterator[None]:
+    """Record into `run` what a model decides inside the block, on inputs that values come from, which are marked in place."""
+    for given in (image, *others):
+        given._picture = run  # type: ignore[attr-defined]
     # A profile function doubles the time of Python. A run without values looks for sizes only, at which the model then runs on a picture.
     with recording(run), _Mode(run), Hollow() if image.is_meta else size_products_noted():
         yield

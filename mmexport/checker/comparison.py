@@ -19,6 +19,8 @@ FAR = 5.0
 
 # The kind of a row that stands for an input which the file refuses.
 REFUSED = 'refused'
+# The kind of a row that stands for an input into which the file writes.
+WRITES = 'writes'
 # The kind of a row that stands for all outputs of an input.
 COUNT = 'count'
 
@@ -40,6 +42,7 @@ class Comparison:
         median_floor: the largest median error of eager under noise of 1e-6; where it is over the tolerance, the model is ill-conditioned.
         metrics: figures in the task's own terms.
         precision: what the file computes in; below float32 other rules hold, see `mmexport.checker.reduced`.
+        again: of the traced sample's second call, after all others.
     """
 
     sample: str
@@ -59,10 +62,16 @@ class Comparison:
     median_floor: float = 0.0
     metrics: Mapping[str, Any] = field(default_factory=dict)
     precision: str = reduced.FULL
+    again: bool = False
+
+    @property
+    def input_name(self) -> str:
+        """Return the sample's name for messages."""
+        return f'{self.sample} again' if self.again else self.sample
 
     @property
     def continuous(self) -> bool:
-        return self.kind not in (COUNT, REFUSED) and bool(kind_of(self.kind).CONTINUOUS)
+        return self.kind not in (COUNT, REFUSED, WRITES) and bool(kind_of(self.kind).CONTINUOUS)
 
     @property
     def median_limit(self) -> float:

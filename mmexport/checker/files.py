@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from .admission import Refusal, why_refused
 from .by_path import module_at
 
-Runner = Callable[[Tensor], tuple[Tensor, ...]]
+Runner = Callable[..., tuple[Tensor, ...]]
 # One folder a format, beside this one; `runner.py` is loaded by its path, so that no package is imported.
 FORMATS = Path(__file__).resolve().parents[1] / 'backends'
 # Runners of formats that others have registered, by name of the backend.
@@ -39,7 +39,7 @@ def stale(folder: Path, manifest: Mapping[str, Any], samples: str | None = None)
 
 
 def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Guarded:
-    """Load the file of `manifest` and return a callable: image on `device` -> outputs.
+    """Load the file of `manifest` and return a callable: inputs on `device` -> outputs.
 
     Raises:
         ValueError: this checker does not know the backend.
@@ -56,13 +56,13 @@ class Guarded:
 
     def __init__(self, runner: Runner, manifest: Mapping[str, Any]) -> None:
         self.runner = runner
-        self.spec: Mapping[str, Any] = next(iter(manifest.get('inputs', ())), {})
+        self.specs: Sequence[Mapping[str, Any]] = manifest.get('inputs', ())
 
-    def __call__(self, image: Tensor) -> tuple[Tensor, ...]:
-        reason = why_refused(self.spec, image)
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        reason = why_refused(self.specs, inputs)
         if reason:
             raise Refusal(f'mmexport: {reason}')
-        return self.runner(image)
+        return self.runner(*inputs)
 
 
 def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[set[str]]]) -> None:
@@ -85,7 +85,7 @@ def add_runner(backend: str, file: Path) -> None:
 def runner_of(manifest: Mapping[str, Any]) -> Any:
     """Return the module that loads files of the manifest's backend: ``runner.py`` in the folder of the format.
 
-    ``load(file, device)`` returns a callable, image -> outputs. It may have more: ``ready()`` imports the runtime; ``facts(runner)`` says
+    ``load(file, device)`` returns a callable, inputs -> outputs. It may have more: ``ready()`` imports the runtime; ``facts(runner)`` says
     what only shows once the file is loaded, and what it raises fails the check; ``names(runner)`` gives the names of the ``inputs`` and
     ``outputs``; `mmexport.checker.foreign` has the rest.
     """

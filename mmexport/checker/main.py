@@ -17,19 +17,17 @@ from torch import Tensor
 
 from .admission import Refusal
 from .compare import compare
-from .comparison import REFUSED, Comparison
+from .comparison import REFUSED, WRITES, Comparison
 from .files import Runner, add_runner, load, runner_of, stale
 from .foreign import SCHEMA, refuse_foreign, schema_of
 from .kinds import add_kind, kind_of
 from .options import parse
 from .reduced import FULL
-from .samples import Sample, read_samples
+from .samples import Sample, read_samples, same_shapes
 from .timing import typical
 from .vacuous import little_change, vacuous_outputs
 
 EAGER, PATCHED = 'artifact vs eager', 'artifact vs patched'
-# Behind the name of the traced sample, in rows of its last run.
-AGAIN = ' again'
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,23 +93,23 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     found['run_s'] = time.perf_counter() - started - found['load_s']
     found['facts'] = dict(facts(runner.runner)) if (facts := getattr(runner_of(manifest), 'facts', None)) else {}
     if all(row.problem is None for row in rows):
-        image = samples[0].image.to(device)
+        inputs = _on(device, samples[0])
         with torch.no_grad():
-            found['p50_s'] = typical(lambda: runner(image), device)
+            found['p50_s'] = typical(lambda: runner(*inputs), device)
         # A file that remembers its calls is told from one that does not by the last of them.
         called = time.perf_counter()
-        kept, before = _kept(runner, min(samples[1:] or samples, key=lambda sample: sample.image.numel()).image.to(device))
+        kept, before = _kept(runner, _on(device, min(samples[1:] or samples, key=lambda sample: sample.image.numel())))
         found['last_s'] = time.perf_counter() - called
         again = _check_sample(runner, samples[0], manifest, extra, device)
         if not all(torch.equal(one, other) for one, other in zip(kept, before, strict=True)):
             problem = 'its answers lie in memory of its own, which the next call writes over'
             again.append(Comparison(samples[0].name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem))
-        found['rows'] += [{**row.as_dict(), 'sample': f'{row.sample}{AGAIN}'} for row in again if row.stage == EAGER and not row.passed]
+        found['rows'] += [replace(row, again=True).as_dict() for row in again if row.stage == EAGER and not row.passed]
     if raw is not None:
         found['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device)]
     # A folder keeps the samples that fit into its limit of bytes; of two of one shape it may keep none.
     judged = judge_samples(manifest, samples, extra)
-    pair = any(one.image.shape == other.image.shape for one, other in combinations(samples, 2))
+    pair = any(same_shapes(one, other) for one, other in combinations(samples, 2))
     found.update(judged if pair or 'judged' not in extra else extra['judged'])
     found['foreign_modules'] = sorted({name.split('.')[0] for name in sys.modules if name.startswith('mm')} - {'mmap'})
     return found
@@ -126,7 +124,7 @@ def verdict(found: dict[str, Any]) -> str | None:
         return 'nothing was compared with eager'
     failed = [row for row in rows if row.stage == EAGER and not row.passed]
     if failed:
-        return f'{failed[0].sample}, {failed[0].output}: {failed[0].reason}' + (
+        return f'{failed[0].input_name}, {failed[0].output}: {failed[0].reason}' + (
             f' (and {len(failed) - 1} more rows)' if len(failed) > 1 else '')
     for name, reason in found['vacuous'].items():
         return f'vacuous: {name}: {reason}'
@@ -141,7 +139,7 @@ def table(found: dict[str, Any]) -> str:
         if row.stage == EAGER:
             rel = '-' if row.max_rel is None else f'{row.max_rel:.1e}'
             cosine = '-' if row.cosine is None else f'{row.cosine:.6f}'
-            lines.append(f"{row.sample:<16}{row.output:<13}{rel:>9}{cosine:>10}  {'pass' if row.passed else 'FAIL'}")
+            lines.append(f"{row.input_name:<16}{row.output:<13}{rel:>9}{cosine:>10}  {'pass' if row.passed else 'FAIL'}")
     reason = verdict(found)
     lines += textwrap.wrap(found['older'], 80) if 'older' in found else []
     return '\n'.join([*lines, f"PASS on {found['device']}" if reason is None else f'FAIL: {reason}'])
@@ -152,11 +150,12 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
     common: dict[str, Any] = dict(sample=sample.name, floors=extra['floors'], tolerance=extra['tolerance'],
                                   precision=manifest.get('precision', FULL))
     try:
-        image = sample.image.to(device, copy=True)
+        inputs = _on(device, sample)
         with torch.no_grad():
-            outputs = _cpu(runner(image))
-        if not torch.equal(image.cpu(), sample.image):
-            raise ValueError('it writes into its input, so that the next user of that tensor gets something else')
+            outputs = _cpu(runner(*inputs))
+        if not all(torch.equal(tensor.cpu(), given) for tensor, given in zip(inputs, sample.given, strict=True)):
+            problem = 'it writes into its input, so that the next user of that tensor gets something else'
+            return [Comparison(sample.name, '(all)', EAGER, WRITES, extra['tolerance'], problem=problem)]
     except Refusal as exc:
         return [Comparison(sample.name, '(all)', EAGER, REFUSED, extra['tolerance'], problem=f'refused, and eager takes it: {exc}')]
     except Exception as exc:  # Whatever the file raises is a finding about the file, and goes into the report as one.
@@ -179,24 +178,29 @@ def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], d
     rows: list[Comparison] = []
     for sample in samples:
         if sample.raw:
-            plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence)
-            found = _check_sample(lambda image: tuple(_all(runner(image)))[-count:], plain, {**manifest, 'outputs': manifest['raw']},
-                                  extra, device)
+            plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, inputs=sample.inputs)
+            found = _check_sample(lambda *inputs: tuple(_all(runner(*inputs)))[-count:], plain,
+                                  {**manifest, 'outputs': manifest['raw']}, extra, device)
             rows += [replace(row, output='(raw)') if row.output == '(all)' else row for row in found]
     return rows
 
 
-def _kept(runner: Runner, image: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+def _on(device: torch.device, sample: Sample) -> tuple[Tensor, ...]:
+    """Return copies of the sample's inputs on `device`."""
+    return tuple(tensor.to(device, copy=True) for tensor in sample.given)
+
+
+def _kept(runner: Runner, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Return the outputs of one call, and copies of them made right away."""
     with torch.no_grad():
-        kept = [output for output in _all(runner(image)) if isinstance(output, Tensor)]
+        kept = [output for output in _all(runner(*inputs)) if isinstance(output, Tensor)]
     return kept, [output.clone() for output in kept]
 
 
 def judge_samples(manifest: dict[str, Any], samples: Sequence[Sample], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Judge the expected outputs: would a wrong answer pass, how little do they vary, which classes win."""
     specs, tolerance = manifest['outputs'], extra['tolerance']
-    pairs = [(one, other) for one, other in combinations(samples, 2) if one.image.shape == other.image.shape]
+    pairs = [(one, other) for one, other in combinations(samples, 2) if same_shapes(one, other)]
     little = little_change(specs, pairs[0][0].expected, pairs[0][1].expected, tolerance, int(manifest['num_classes'])) if pairs else {}
     return dict(vacuous=vacuous_outputs(specs, samples, extra['floors'], tolerance, manifest.get('precision', FULL)),
                 little_change=little, classes=_classes(samples, manifest))

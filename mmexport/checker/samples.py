@@ -13,14 +13,16 @@ import torch
 from torch import Tensor
 
 INDEX = 'index'
-PARTS = ('expected', 'evidence', 'patched', 'raw', 'raw_evidence')
+PARTS = ('inputs', 'expected', 'evidence', 'patched', 'raw', 'raw_evidence')
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Hold one input (N, C, H, W) with its expected outputs.
+    """Hold one picture (N, C, H, W) with the expected outputs.
 
     Attributes:
+        image: the picture; where the file takes other inputs than that, what the sample is known by.
+        inputs: what the file takes, by name; where there are none, it is the picture.
         expected: outputs of the unpatched eager model.
         evidence: what eager knows about its own decisions.
         patched: outputs of the eager model with patches on, where they were computed.
@@ -36,10 +38,16 @@ class Sample:
     floors: Mapping[str, float] = field(default_factory=dict)
     raw: Mapping[str, Tensor] = field(default_factory=dict)
     raw_evidence: Mapping[str, Tensor] = field(default_factory=dict)
+    inputs: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def given(self) -> tuple[Tensor, ...]:
+        """Return the inputs of the file, in order."""
+        return tuple(self.inputs.values()) or (self.image,)
 
     @property
     def nbytes(self) -> int:
-        tensors: Iterable[Tensor] = (self.image, *self.expected.values(), *self.evidence.values(), *self.patched.values(),
+        tensors: Iterable[Tensor] = (*self.given, *self.expected.values(), *self.evidence.values(), *self.patched.values(),
                                      *self.raw.values(), *self.raw_evidence.values())
         # Masks and label maps are deflated, to a tenth of this or less.
         return sum(tensor.numel() * tensor.element_size() // (1 if tensor.is_floating_point() else 8) for tensor in tensors)
@@ -51,7 +59,8 @@ def write_samples(path: Path, samples: Sequence[Sample], extra: Mapping[str, Any
     with zipfile.ZipFile(path, 'w') as archive:
         _write(archive, INDEX, np.array(json.dumps(index)))
         for number, sample in enumerate(samples):
-            _write(archive, f'{number}/image', _numpy(sample.image))
+            if not sample.inputs:
+                _write(archive, f'{number}/image', _numpy(sample.image))
             for part in PARTS:
                 for name, tensor in getattr(sample, part).items():
                     _write(archive, f'{number}/{part}/{name}', _numpy(tensor))
@@ -68,8 +77,14 @@ def read_samples(path: Path) -> tuple[list[Sample], dict[str, Any]]:
                 pieces = key.split('/')
                 if pieces[0] == str(number) and len(pieces) == 3:
                     parts[pieces[1]][pieces[2]] = torch.from_numpy(content[key])
-            samples.append(Sample(entry['name'], torch.from_numpy(content[f'{number}/image']), floors=entry['floors'], **parts))
+            image = next(iter(parts['inputs'].values())) if parts['inputs'] else torch.from_numpy(content[f'{number}/image'])
+            samples.append(Sample(entry['name'], image, floors=entry['floors'], **parts))
     return samples, index
+
+
+def same_shapes(one: Sample, other: Sample) -> bool:
+    """Return whether the inputs of two samples have the same shapes, so that one's outputs might be the other's."""
+    return [tensor.shape for tensor in one.given] == [tensor.shape for tensor in other.given]
 
 
 def _numpy(tensor: Tensor) -> Any:

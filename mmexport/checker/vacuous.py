@@ -16,7 +16,7 @@ from .compare import compare
 from .comparison import Comparison
 from .kinds import kind_of
 from .reduced import FULL
-from .samples import Sample
+from .samples import Sample, same_shapes
 
 # Constants that are tried for a map of labels: those that cover most of the expected maps.
 MAX_CONSTANTS = 16
@@ -36,7 +36,7 @@ def vacuous_outputs(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample
 
     kinds = {str(spec['name']): kind_of(str(spec['kind'])) for spec in specs}
     names = {getattr(kind, 'ROW', None) or name: kind for name, kind in kinds.items()}
-    others = [(sample, other) for sample, other in permutations(samples, 2) if sample.image.shape == other.image.shape]
+    others = [(sample, other) for sample, other in permutations(samples, 2) if same_shapes(sample, other)]
     if not others:
         return {'(all)': 'no two samples have the same shape, so nothing shows that the outputs depend on the input'}
     told_apart = _failing(names, ((rows, sample, other.expected) for sample, other in others))

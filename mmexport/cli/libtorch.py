@@ -89,7 +89,7 @@ def _show(exporter: Exporter, file: Path, input_img: str | None, path: Path) -> 
     image = photograph(input_img, shape[2:], adapter).expand(shape).contiguous() if input_img else picture(shape, 0, adapter)
     image = image.to(exporter.device)
     with torch.no_grad():
-        eager = adapter(image)[0][0].cpu()
+        eager = adapter.run_on(image)[0][0].cpu()
         exported = torch.jit.load(str(file), map_location=exporter.device)(image)[0][0].cpu()
     shown = (image if adapter.preprocess.inside else adapter.preprocess.undo(image))[0].clamp(0, 255).permute(1, 2, 0)
     drawn = shown.cpu().numpy().astype(np.uint8)

@@ -57,9 +57,9 @@ def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.de
     """
     target = torch.device('cuda', device.index or 0)
     with torch.no_grad():
-        plain = adapter(image)
+        plain = adapter.run_on(image)
         with mended(adapter.model, audit, 'cpu'):
-            again = adapter(image)
+            again = adapter.run_on(image)
     if not all(torch.equal(one, other) for one, other in zip(plain, again, strict=True)):
         raise DeviceError('mended, the model answers otherwise on the CPU; mend it by hand')
 
@@ -89,4 +89,4 @@ def _run(adapter: Adapter, image: Tensor) -> Any:
     """Run data_preprocessor and adapter; the picture is on the CPU, as a data loader gives it."""
     if callable(getattr(adapter.model, 'data_preprocessor', None)):
         preprocessed(adapter.model, (100 * image[0].abs()).clamp(0, 255).to('cpu', torch.uint8))
-    return adapter(image)
+    return adapter(*adapter.inputs_of(image))

@@ -15,8 +15,8 @@ from ..backends import Backend
 from ..backends.examples import AXIS, generic
 from ..backends.exported.from_program import ProgramBackend
 from ..branches import Branches
-from ..checker.comparison import REFUSED, Comparison
-from ..checker.main import AGAIN, EAGER
+from ..checker.comparison import REFUSED, WRITES, Comparison
+from ..checker.main import EAGER
 from ..checker.reduced import FULL, REDUCED, STANDS_OUT
 from ..checker.samples import Sample
 from ..errors import LoweringError, first_line
@@ -83,7 +83,7 @@ class Consultation:
             elif wrong:
                 with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches(), adapter.unguarded():
                     found, part = self._where(backend, adapter, samples, wrong)
-                    sites = branches.by_input.get(wrong.sample.removesuffix(AGAIN), ())
+                    sites = branches.by_input.get(wrong.sample, ())
                     self._keep(at_branch(found, adapter, sites, refused=wrong.kind == REFUSED), part)
 
     def _keep(self, found: Diagnosis, part: Part | None) -> None:
@@ -113,12 +113,12 @@ class Consultation:
     def _where(self, backend: Backend, adapter: Adapter, samples: Sequence[Sample], wrong: Comparison) -> tuple[Diagnosis, Part | None]:
         device = adapter.preprocess.mean.device
         image, example = self._sample(samples, wrong).image.to(device), samples[0].image.to(device)
-        if wrong.sample.endswith(AGAIN):
+        if wrong.again:
             said = 'right at first and wrong when it is called again: it remembers its calls'
             return finding(backend.name, 'file', None, adapter, said), None
-        if wrong.problem and 'writes into its input' in wrong.problem:
+        if wrong.kind == WRITES:
             call, module, place = who_writes_into(adapter, image)
-            return finding(backend.name, 'traced', call, module, wrong.problem, place), None
+            return finding(backend.name, 'traced', call, module, str(wrong.problem), place), None
         if wrong.kind == REFUSED:
             error = LoweringError(str(wrong.problem))
             return why_not_lowered(backend, adapter, self._example(backend, example), image, error, self.step.say, refused=True)
@@ -145,7 +145,7 @@ class Consultation:
 
     @staticmethod
     def _sample(samples: Sequence[Sample], row: Comparison) -> Sample:
-        return next((sample for sample in samples if sample.name == row.sample.removesuffix(AGAIN)), samples[0])
+        return next((sample for sample in samples if sample.name == row.sample), samples[0])
 
     @staticmethod
     def _jumps(samples: Sequence[Sample]) -> bool:

@@ -17,7 +17,7 @@ def who_writes_into(adapter: Adapter, image: Tensor) -> tuple[Call | None, nn.Mo
     lines = Lines(picture, image)
     with torch.no_grad(), watching(adapter.model, lambda call, args, kwargs: lines.stack.append(call),
                                    lambda call, output: lines.stack.remove(call)), lines:
-        adapter(picture)
+        adapter(*adapter.inputs_of(picture))
     return lines.call, adapter if lines.call is None else adapter.model.get_submodule(lines.call.path), lines.place
 
 

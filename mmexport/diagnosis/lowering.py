@@ -24,14 +24,14 @@ def why_not_lowered(backend: Backend, adapter: Adapter, image: Tensor, other: Te
         error: the failure of the whole.
         refused: it can be lowered, and then does not take `other`; look for the part that does not take its share of it.
     """
-    calls = list_calls(adapter.model, lambda: adapter(image.clone()))
+    calls = list_calls(adapter.model, lambda: adapter.run_on(image))
     at: Call | None = None
     smallest: Part | None = None
     tried = 0
     while True:
         children = [call for call in calls if call.inside == at]
-        first = record(adapter.model, lambda: adapter(image.clone()), children)
-        second = record(adapter.model, lambda: adapter(other.clone()), children)
+        first = record(adapter.model, lambda: adapter.run_on(image), children)
+        second = record(adapter.model, lambda: adapter.run_on(other), children)
         for call in children:
             if call not in second or not first[call].outputs:
                 continue

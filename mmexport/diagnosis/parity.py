@@ -30,8 +30,8 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
         image: the sample on which it is wrong.
         jumps: whether the model itself is discontinuous, so that a few values may be far off.
     """
-    calls = list_calls(adapter.model, lambda: adapter(image.clone()))
-    others = list_calls(adapter.model, lambda: adapter(example.clone()))
+    calls = list_calls(adapter.model, lambda: adapter.run_on(image))
+    others = list_calls(adapter.model, lambda: adapter.run_on(example))
     watch = Watch(backend, adapter, example, dynamic)
     at: Call | None = None
     stage, message, tried = '', '', 0
@@ -40,7 +40,7 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
         if children != [call for call in others if call.inside == at]:
             stage, message = stage or 'traced', 'it calls other modules on this input than on the one that it was lowered with'
             break
-        recorded = record(adapter.model, lambda: adapter(image.clone()), children)
+        recorded = record(adapter.model, lambda: adapter.run_on(image), children)
         tapped = Tapped(adapter, {call: recorded[call] for call in children if recorded[call].outputs})
         if stage and not tapped.counts:
             break
@@ -74,14 +74,14 @@ def first_wrong(right: Values, values: Values, tolerance: float, jumps: bool) ->
 
 def why_patched_differs(adapter: Adapter, image: Tensor, patched: Any, tolerance: float, jumps: bool = False) -> Diagnosis:
     """Return the first module whose output a patch changes; `patched` makes the context with patches applied."""
-    calls = list_calls(adapter.model, lambda: adapter(image.clone()))
+    calls = list_calls(adapter.model, lambda: adapter.run_on(image))
     at: Call | None = None
     message = ''
     while True:
         children = [call for call in calls if call.inside == at]
-        right = record(adapter.model, lambda: adapter(image.clone()), children)
+        right = record(adapter.model, lambda: adapter.run_on(image), children)
         with patched():
-            found = record(adapter.model, lambda: adapter(image.clone()), children)
+            found = record(adapter.model, lambda: adapter.run_on(image), children)
         both = [call for call in children if call in found]
         one, other = (Values([], {call: tensors_of((rows[call].args, rows[call].kwargs)) for call in both},
                              {call: rows[call].outputs for call in both}) for rows in (right, found))
@@ -106,14 +106,14 @@ class Watch:
 
     def eager(self, tapped: Tapped, image: Tensor) -> Values:
         with torch.no_grad():
-            return tapped.split(tapped(image.clone()))
+            return tapped.split(tapped.run_on(image))
 
     def step(self, tapped: Tapped, image: Tensor, right: Values, tolerance: float, jumps: bool) -> tuple[str, Values | str]:
         """Return the faulty step (``traced``, ``exported`` or ``file``), and the values after it."""
         name, run = self.backend.halfway(cast(Adapter, tapped), self.example.clone(), self.dynamic)
         try:
             with torch.no_grad():
-                values = tapped.split(run(image.clone()))
+                values = tapped.split(run(*tapped.inputs_of(image.clone())))
         except (RuntimeError, ValueError, AssertionError) as exc:
             return name, f'does not take {tuple(image.shape)}: {first_line(exc)}'
         if first_wrong(right, values, tolerance, jumps) or differs(right.outputs, values.outputs, tolerance, jumps):
@@ -124,14 +124,15 @@ class Watch:
         if stage != 'file':
             _, run = self.backend.halfway(cast(Adapter, tapped), self.example.clone(), self.dynamic)
             with torch.no_grad():
-                return tapped.split(run(image.clone()))
-        manifest = dict(inputs=[dict(name='image', dynamic=self.dynamic)], outputs=[spec.as_dict() for spec in tapped.specs])
+                return tapped.split(run(*tapped.inputs_of(image.clone())))
+        manifest = dict(inputs=[dict(name=spec.name, axes=list(spec.axes), dynamic=[*spec.open_axes(self.dynamic)])
+                                for spec in tapped.input_specs], outputs=[spec.as_dict() for spec in tapped.specs])
         with TemporaryDirectory() as folder:
             artifact = self.backend.lower(cast(Adapter, tapped), self.example.clone(), Path(folder) / self.backend.name, manifest)
             try:
                 run = self.backend.load(artifact, image.device)
                 with torch.no_grad():
-                    return tapped.split([output.to(image.device) for output in run(image.clone())])
+                    return tapped.split([output.to(image.device) for output in run(*tapped.inputs_of(image.clone()))])
             except Exception as exc:  # Runtimes raise classes of their own; what they say is the finding.
                 return f'the runtime does not take {tuple(image.shape)}: {first_line(exc)}'
 

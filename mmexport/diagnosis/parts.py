@@ -60,8 +60,8 @@ def moving_axes(one: Recorded, other: Recorded) -> list[list[int]]:
 
 def part_of(adapter: Adapter, name: str, example: Tensor, image: Tensor) -> Part | None:
     """Return the call `name` of the model on `example`, with the tensors for `image`; None if there is none."""
-    calls = [call for call in list_calls(adapter.model, lambda: adapter(example.clone())) if str(call) == name]
-    first, second = (record(adapter.model, partial(adapter, picture.clone()), calls) for picture in (example, image))
+    calls = [call for call in list_calls(adapter.model, lambda: adapter.run_on(example)) if str(call) == name]
+    first, second = (record(adapter.model, partial(adapter.run_on, picture), calls) for picture in (example, image))
     if not calls or calls[0] not in first or calls[0] not in second:
         return None
     return Part(adapter.model.get_submodule(calls[0].path), first[calls[0]], second[calls[0]])

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..adapters import Adapter
-from ..adapters.base import OutputSpec
+from ..adapters.specs import InputSpec, OutputSpec
 from .calls import Call, Recorded, tensors_of, watching
 
 
@@ -49,7 +49,18 @@ class Tapped(nn.Module):
         taps = (OutputSpec(f'tap_{place}', 'float32', (), 'map') for place in range(sum(map(sum, self.counts.values()))))
         return (*self.adapter.specs, *taps)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+    @property
+    def input_specs(self) -> tuple[InputSpec, ...]:
+        return self.adapter.input_specs
+
+    def inputs_of(self, picture: Tensor) -> tuple[Tensor, ...]:
+        return self.adapter.inputs_of(picture)
+
+    def run_on(self, picture: Tensor) -> tuple[Tensor, ...]:
+        outputs: tuple[Tensor, ...] = self(*self.inputs_of(picture.clone()))
+        return outputs
+
+    def forward(self, image: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         given: dict[Call, list[Tensor]] = {}
         answered: dict[Call, list[Tensor]] = {}
 
@@ -63,7 +74,7 @@ class Tapped(nn.Module):
                 answered[call] = [tensor.clone() for tensor in tensors_of(output)]
 
         with watching(self.adapter.model, before, after):
-            outputs = self.adapter(image)
+            outputs = self.adapter(image, *others)
         return (*outputs, *(tensor for call in self.counts for tensor in (*given[call], *answered[call])))
 
     def split(self, outputs: Sequence[Tensor]) -> Values:

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from ..adapters import Adapter, build_adapter
-from ..adapters.guard import InputGuard
 from ..artifact import Artifact, check_work_dir, staging_dir
 from ..backends import Backend, build_backend
 from ..branches import Branches
@@ -128,7 +128,7 @@ class Exporter:
 
     def _export(self, adapter: Adapter, inputs: Inputs, audit: Audit) -> Report:
         reference = self._reference(adapter, inputs)
-        adapter.guard = self._guard(reference)
+        self._guard(adapter, reference)
         samples = reference.samples
         with staging_dir(self.work_dir) as staging, ExitStack() as until_checked:
             with self._patched() as applied:
@@ -171,7 +171,7 @@ class Exporter:
         return adapter.to(self.device)
 
     def _inputs(self, adapter: Adapter) -> Inputs:
-        adapter.guard = InputGuard(self.shape, self.section['inputs']['dynamic'] or ())
+        adapter.guard_inputs(torch.empty(self.shape), self.section['inputs']['dynamic'] or ())
         return InputMaker(self.cfg, self.section, adapter, self.shape, self.device, self.step, self.more_pictures, self.checking,
                           partial(self._audit, adapter)).make()
 
@@ -180,13 +180,13 @@ class Exporter:
             return Reference([], inputs.plan)
         return ReferenceMaker(self.section, adapter, self.shape, self.device, self.tolerance, self.memory, self.step).compute(inputs)
 
-    def _guard(self, reference: Reference) -> InputGuard:
-        """Return the guard of the file: the box of sizes that were tried, and the multiples that eager takes."""
+    def _guard(self, adapter: Adapter, reference: Reference) -> None:
+        """Set the guard of the file: the box of sizes that were tried, and the multiples that eager takes."""
         rules, shapes = reference.plan.rules, [tuple(sample.image.shape) for sample in reference.samples]
         dynamic = open_axes(self.section['inputs']['dynamic'] or (), rules)
-        return InputGuard(self.shape, dynamic, ranges=ranges_of(shapes, dynamic) if shapes else {}, multiple_of=rules.multiple_of,
-                          # The search begins at 64; a smaller traced size is one that eager takes too.
-                          minimum=min(rules.minimum, *self.shape[2:]))
+        # The search begins at 64; a smaller traced size is one that eager takes too.
+        adapter.guard_inputs(torch.empty(self.shape), dynamic, ranges=ranges_of(shapes, dynamic) if shapes else {},
+                             multiple_of=rules.multiple_of, minimum=min(rules.minimum, *self.shape[2:]))
 
     def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
         key = (adapter.outputs, type(adapter))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..adapters.guard import AXES
+from ..adapters.guard import InputGuard
+from ..adapters.specs import InputSpec
 from ..branches import Branches
 from ..checker.foreign import SCHEMA
 from ..inputs.real_image import transforms_of
@@ -34,6 +35,14 @@ def _acted(applied: Sequence[Applied]) -> list[str]:
     return [row.name for row in applied if row.acted] or [row.name for row in applied]
 
 
+def _described(spec: InputSpec, tensor: Tensor, guard: InputGuard) -> dict[str, Any]:
+    """Return the description of one input; sizes are declared of the axes that it has."""
+    sides = dict(multiple_of=guard.multiple_of, minimum=guard.minimum, fixed=guard.fixed_sides) if 'height' in spec.axes else {}
+    return dict(name=spec.name, dtype=spec.dtype, axes=list(spec.axes), traced=list(tensor.shape),
+                dynamic=[name for name in guard.dynamic if name in spec.axes],
+                ranges={name: list(limits) for name, limits in guard.ranges.items() if name in spec.axes}, **sides)
+
+
 def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], versions: dict[str, Any], cfg: Config,
              checkpoint: str | None, branches: Branches = NOTHING) -> dict[str, Any]:
     """Return inputs, outputs, dtypes, dynamic axes, preprocessing, classes and versions, as plain JSON-able data.
@@ -44,9 +53,7 @@ def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], vers
     guard, meta = adapter.guard, getattr(adapter.model, 'dataset_meta', None) or {}
     return dict(
         mmexport=SCHEMA, task=adapter.task, outputs_of=adapter.outputs,
-        inputs=[dict(name='image', dtype='float32', axes=AXES, traced=list(example.shape), dynamic=list(guard.dynamic),
-                     ranges={name: list(limits) for name, limits in guard.ranges.items()}, multiple_of=guard.multiple_of,
-                     minimum=guard.minimum, fixed=guard.fixed_sides)],
+        inputs=[_described(spec, tensor, guard) for spec, tensor in zip(adapter.input_specs, adapter.inputs_of(example), strict=True)],
         outputs=[spec.as_dict() for spec in adapter.specs],
         num_classes=adapter.num_classes, classes=adapter.classes, palette=meta.get('palette'),
         preprocessing={**adapter.preprocess.describe(), 'resize': resize_rule(cfg)}, **adapter.notes(),

@@ -78,8 +78,8 @@ def decisive_input(adapter: Adapter, scene: Tensor, seen: Iterable[int] = (), st
         for step in range(steps + 1):
             image.requires_grad_()
             with torch.enable_grad():
-                normal = adapter.preprocess(image)
-                raw = adapter.raw(normal)
+                normal, *others = adapter.network_inputs(image)
+                raw = adapter.raw(normal, *others)
             with torch.no_grad():
                 found = adapter.decided(raw, normal)
                 before = before if step else found

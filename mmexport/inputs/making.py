@@ -113,7 +113,7 @@ class InputMaker:
             image = self._picture((1, self.adapter.channels, height, width), 0)
             try:
                 with torch.no_grad():
-                    self.adapter.raw(self.adapter.preprocess(image))
+                    self.adapter.raw(*self.adapter.network_inputs(image))
             except MMExportError:  # An op that is missing here is no rule about sizes.
                 raise
             except Exception as exc:  # Upstream may raise anything; it is kept as the reason of the rule.

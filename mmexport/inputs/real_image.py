@@ -128,7 +128,7 @@ def _stretched(path: str, size: tuple[int, int], adapter: Adapter, device: torch
                          'leave it out')
     image = stretched(path, size, adapter).to(device)
     # A file whose batch is fixed takes no other.
-    batch = int(like.shape[0]) if adapter.guard.low[0] == adapter.guard.high[0] != -1 else 1
+    batch = int(like.shape[0]) if adapter.guard.fixed_batch else 1
     return Photograph(path, image.expand(batch, -1, -1, -1).contiguous(), size, reason=reason)
 
 

@@ -123,13 +123,13 @@ def _artifact_lines(report: Report, artifact: Artifact, check: Verification, row
 
 def _rows(report: Report, check: Verification) -> Iterator[str]:
     stages = {(row.sample, row.output): row for row in report.stages}
-    wide = max([15, *(len(row.sample) + 1 for row in check.rows)])
+    wide = max([15, *(len(row.input_name) + 1 for row in check.rows)])
     yield f"  {'sample':<{wide}}{'output':<13}{'patched':>9}{'artifact':>9}{'floor':>7}  result"
     for row in check.rows:
         if row.stage == EAGER:
             patched = stages.get((row.sample, row.output))
             result = 'pass' if row.passed else 'REFUSED' if row.kind == REFUSED else 'FAIL'
-            yield f'  {row.sample:<{wide}}{row.output:<13}{_figure(patched):>9}{_figure(row):>9}{row.floor:>7.1%}  {result}'
+            yield f'  {row.input_name:<{wide}}{row.output:<13}{_figure(patched):>9}{_figure(row):>9}{row.floor:>7.1%}  {result}'
 
 
 def _class_lines(artifact: Artifact, check: Verification) -> Iterator[str]:

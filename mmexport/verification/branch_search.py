@@ -136,9 +136,9 @@ class BranchSearch:
         return settled
 
     def _run_network(self, image: Tensor) -> None:
-        image = self.adapter.preprocess(image)
-        raw, _ = self.adapter.watch(image)
-        self.adapter.decide(raw, image)
+        inputs = self.adapter.network_inputs(image)
+        raw, _ = self.adapter.watch(*inputs)
+        self.adapter.decide(raw, *inputs)
 
     def _run_test_step(self, image: Tensor) -> None:
         run_test_step_on(self.adapter, self.adapter.preprocess(image))

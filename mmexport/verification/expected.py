@@ -75,7 +75,8 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
 
 def _expected(adapter: Adapter, name: str, image: Tensor, memory: Memory) -> Sample:
     run = _run(adapter, memory, name, 'eager', image)
-    return Sample(name, image.cpu().clone(), run.outputs, run.evidence, raw=run.raw, raw_evidence=run.raw_evidence)
+    return Sample(name, image.cpu().clone(), run.outputs, run.evidence, raw=run.raw, raw_evidence=run.raw_evidence,
+                  inputs=_inputs_by_name(adapter, image))
 
 
 def _jumps(sample: Sample) -> bool:
@@ -99,7 +100,7 @@ def _calmer(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
 
 
 def _close_calls(adapter: Adapter, memory: Memory, name: str, image: Tensor) -> int:
-    return memory.close_calls(adapter, name, adapter.preprocess(image.clone()))
+    return memory.close_calls(adapter, name, *adapter.network_inputs(image.clone()))
 
 
 def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
@@ -177,7 +178,8 @@ def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
 def typical_seconds(adapter: Adapter, image: Tensor) -> float:
     """Return the median time of a call of the unpatched eager model, measured as that of the file."""
     with torch.no_grad():
-        return typical(lambda: adapter(image), image.device)
+        inputs = adapter.inputs_of(image)
+        return typical(lambda: adapter(*inputs), image.device)
 
 
 @dataclass(frozen=True)
@@ -193,14 +195,22 @@ class Run:
 def _run(adapter: Adapter, memory: Memory, name: str, when: str, image: Tensor) -> Run:
     with torch.no_grad():
         # A copy: a model that writes into its input must not change what the file is given.
-        image = adapter.preprocess(image.clone())
-        raw, seen = memory.watch(adapter, name, when, image)
-        with recorded(memory.branches[name], image) if when == 'eager' and memory.note is None else nullcontext():
-            outputs = adapter.decide(raw, image)
+        inputs = adapter.network_inputs(image.clone())
+        raw, seen = memory.watch(adapter, name, when, *inputs)
+        with recorded(memory.branches[name], *inputs) if when == 'eager' and memory.note is None else nullcontext():
+            outputs = adapter.decide(raw, *inputs)
         final = adapter.outputs == 'final'
-        evidence = adapter.evidence(raw, image, seen) if final and when == 'eager' else seen
+        evidence = adapter.evidence(raw, inputs[0], seen) if final and when == 'eager' else seen
     return Run(_named(adapter.specs, outputs), _on_cpu(evidence), _named(adapter.raw_specs, raw) if final else {},
                _on_cpu(seen) if final else {})
+
+
+def _inputs_by_name(adapter: Adapter, image: Tensor) -> dict[str, Tensor]:
+    """Return what the file takes for `image`; {} where that is the picture itself."""
+    inputs = adapter.inputs_of(image)
+    if len(inputs) == 1 and inputs[0] is image:
+        return {}
+    return {spec.name: tensor.cpu().clone() for spec, tensor in zip(adapter.input_specs, inputs, strict=True)}
 
 
 def _named(specs: Sequence[OutputSpec], outputs: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -50,12 +51,12 @@ class Memory:
             self.note = None
         self.model = model, digest.hexdigest()
 
-    def watch(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        key = self._key(adapter, name, when, image)
+    def watch(self, adapter: Adapter, name: str, when: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        key = self._key(adapter, name, when, *inputs)
         if key not in self.seen:
-            first, plain = not self.runs, image.clone()
+            first, plain = not self.runs, _copies(inputs)
             with torch.no_grad(), Counted() if when == 'eager' else nullcontext() as counted:
-                found, run = self._recorded(adapter, image) if when == 'eager' else (_watched(adapter, image), BranchRun())
+                found, run = self._recorded(adapter, inputs) if when == 'eager' else (_watched(adapter, inputs), BranchRun())
             if when == 'eager' and first and self.note is None:
                 # Outside of the count: what is compared is whether recording changes anything.
                 with torch.no_grad():
@@ -68,34 +69,41 @@ class Memory:
             self.branches[name] = self.runs[key]
         return self.seen[key]
 
-    def _recorded(self, adapter: Adapter, image: Tensor) -> tuple[Watched, BranchRun]:
+    def _recorded(self, adapter: Adapter, inputs: Sequence[Tensor]) -> tuple[Watched, BranchRun]:
         """Run the model with its branches recorded, or without where that fails."""
-        run, plain = BranchRun(), image.clone()
+        run, plain = BranchRun(), _copies(inputs)
         if self.note is None:
             try:
-                with recorded(run, image):
-                    return _watched(adapter, image), run
+                with recorded(run, *inputs):
+                    return _watched(adapter, inputs), run
             except Exception as exc:  # Of the recorder or of the model; where the plain run raises too, it is the model.
                 found = _watched(adapter, plain)
                 self.note = f'{type(exc).__name__}: {last_line(exc)}'
                 return found, BranchRun()
         return _watched(adapter, plain), BranchRun()
 
-    def close_calls(self, adapter: Adapter, name: str, image: Tensor) -> int:
-        """Return how many comparisons inside eager are near their threshold on `image`."""
-        # Before the model may write into it.
-        key = self._key(adapter, name, 'eager', image)
-        self.watch(adapter, name, 'eager', image)
+    def close_calls(self, adapter: Adapter, name: str, *inputs: Tensor) -> int:
+        """Return how many comparisons inside eager are near their threshold on `inputs`."""
+        # Before the model may write into them.
+        key = self._key(adapter, name, 'eager', *inputs)
+        self.watch(adapter, name, 'eager', *inputs)
         return self.undecided[key]
 
-    def _key(self, adapter: Adapter, name: str, when: str, image: Tensor) -> tuple[Any, ...]:
+    def _key(self, adapter: Adapter, name: str, when: str, *inputs: Tensor) -> tuple[Any, ...]:
         if self.model[0] is not adapter.model:
             self.bind(adapter.model)
-        picture = hashlib.sha256(image.cpu().contiguous().numpy().tobytes()).hexdigest()
-        return self.model[1], type(adapter), name, when, self.patches if when == 'patched' else '', tuple(image.shape), picture
+        digest = hashlib.sha256()
+        for tensor in inputs:
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        return (self.model[1], type(adapter), name, when, self.patches if when == 'patched' else '',
+                tuple(tuple(tensor.shape) for tensor in inputs), digest.hexdigest())
 
 
-def _watched(adapter: Adapter, image: Tensor) -> Watched:
+def _copies(inputs: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.clone() for tensor in inputs]
+
+
+def _watched(adapter: Adapter, inputs: Sequence[Tensor]) -> Watched:
     """Run the network with the same random numbers every time."""
     with drawn_alike():
-        return adapter.watch(image)
+        return adapter.watch(*inputs)

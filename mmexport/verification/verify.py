@@ -16,7 +16,7 @@ from ..backends.base import backend_class
 from ..checker.compare import compare
 from ..checker.comparison import Comparison
 from ..checker.kinds import other_kinds
-from ..checker.main import AGAIN, EAGER, judge_samples, verdict
+from ..checker.main import EAGER, judge_samples, verdict
 from ..checker.samples import Sample, write_samples
 from .checker_process import FreshProcess, waiting
 from .expected import NOISE, model_floors
@@ -46,7 +46,7 @@ class Verification:
     @property
     def failed_samples(self) -> set[str]:
         """Return the samples on which the file did not agree with eager."""
-        return {row.sample.removesuffix(AGAIN) for row in self.rows if row.stage == EAGER and not row.passed}
+        return {row.sample for row in self.rows if row.stage == EAGER and not row.passed}
 
     @property
     def seconds(self) -> float | None:
@@ -111,9 +111,9 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
     answer.unlink()
     if first and not found['stale']:
         names = {sample.name for sample in asked_again}
-        kept = [row.as_dict() for row in first.rows if row.sample.removesuffix(AGAIN) not in names]
+        kept = [row.as_dict() for row in first.rows if row.sample not in names]
         order = {sample.name: number for number, sample in enumerate(samples)}
-        rows = sorted(found['rows'] + kept, key=lambda row: order.get(row['sample'].removesuffix(AGAIN), len(order)))
+        rows = sorted(found['rows'] + kept, key=lambda row: order.get(row['sample'], len(order)))
         # Vacuity is a matter of all samples.
         found.update(judge_samples(artifact.manifest, samples, _extra(samples, tolerance)), rows=rows)
     return Verification(artifact.backend, found)

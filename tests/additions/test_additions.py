@@ -16,6 +16,7 @@ import torch
 from mmexport import Exporter
 from mmexport.checker import files, kinds
 from mmexport.checker.kinds import kind_of
+from mmexport.checker.samples import read_samples
 from mmexport.ops.op import _OPS
 from mmexport.registry import ADAPTERS, BACKENDS, PATCHES
 from mmexport.report.facts import Report
@@ -27,10 +28,10 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope='module', autouse=True)
 def registered() -> Iterator[None]:
     """Import the three, as a config's ``custom_imports`` does, and take them out of the registries for the tests after these."""
-    for name in ('gram', 'plain_trace.backend', 'rectified'):
+    for name in ('gram', 'moving', 'plain_trace.backend', 'rectified'):
         import_module(f'tests.additions.{name}')
     yield
-    for registry, name in ((ADAPTERS, 'Gram'), (BACKENDS, 'PlainTrace'), (PATCHES, 'Rectified')):
+    for registry, name in ((ADAPTERS, 'Gram'), (ADAPTERS, 'Moving'), (BACKENDS, 'PlainTrace'), (PATCHES, 'Rectified')):
         del registry.module_dict[name]
     del _OPS['rectified']
     # An adapter makes its kinds known where it is built, and a backend its runner.
@@ -51,6 +52,36 @@ def test_a_task_with_a_kind_of_its_own_is_exported_and_checked(backend: str, tmp
     assert {(row.output, row.kind) for row in rows} == {('gram', 'likeness')}
     assert len(rows) > 4
     assert max(row.max_rel or 0.0 for row in rows) < 1e-4
+
+
+@pytest.mark.parametrize('backend', ['torchscript', 'onnx', 'torch_export', 'openvino'])
+def test_a_task_with_two_inputs_is_exported_and_checked(backend: str, tmp_path: Path) -> None:
+    """One of them has five axes; both names, their shapes and the axes that follow the picture are in the manifest."""
+    report = export(tmp_path, task='Moving', backends=[backend])
+    assert report.passed, report.reasons
+    assert len({tuple(shape[2:]) for shape in report.inputs.values()}) > 4
+    image, earlier = report.artifacts[0].manifest['inputs']
+    assert (image['name'], earlier['name'], earlier['traced'][1:3]) == ('image', 'earlier', [2, 3])
+    assert earlier['dynamic'] == image['dynamic'] == ['batch', 'height', 'width']
+    samples, _ = read_samples(report.artifacts[0].folder / 'samples.npz')
+    assert [tensor.dim() for tensor in samples[0].given] == [4, 5]
+    command = [sys.executable, str(HERE.parents[1] / 'tools' / 'verify.py'), str(report.artifacts[0].folder), '--trust', '--kind',
+               f"likeness={HERE / 'likeness.py'}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(('frames', 'size', 'words'), [(2, (128, 160), None), (3, (128, 160), 'axis time of earlier has size 3'),
+                                                       (2, (128, 161), 'size')])
+def test_a_file_with_two_inputs_refuses_what_does_not_fit(frames: int, size: tuple[int, int], words: str | None, tmp_path: Path) -> None:
+    report = export(tmp_path, task='Moving', backends=['torchscript'], verify=dict(noises=1))
+    file = torch.jit.load(str(report.artifacts[0].file))
+    inputs = torch.zeros(1, 3, 128, 160), torch.zeros(1, frames, 3, *size)
+    if words is None:
+        assert file(*inputs)[0].shape[:2] == (1, 2)
+        return
+    with pytest.raises(Exception, match=words):
+        file(*inputs)
 
 
 def test_the_rule_of_that_kind_tells_a_wrong_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 import torch
 
-from mmexport.checker.admission import why_refused
+from mmexport.checker.admission import why_refused as why_inputs_refused
 
 SPEC: dict[str, Any] = dict(axes=['batch', 'channel', 'height', 'width'], traced=[1, 3, 96, 128], dynamic=['batch', 'height', 'width'],
                             ranges=dict(batch=[1, 9], height=[64, 256], width=[64, 256]), multiple_of=32, minimum=64,
                             conditions=['Ne(height, 160)', 'width <= 2*height'])
+
+
+def why_refused(spec: dict[str, Any], image: torch.Tensor) -> str | None:
+    return why_inputs_refused([spec], [image])
 
 
 @pytest.mark.parametrize(('shape', 'words'), [
@@ -44,3 +48,16 @@ def test_static_axis_requires_traced_size() -> None:
 
 def test_multiple_of_applies_to_height_and_width_only() -> None:
     assert why_refused(dict(axes=['batch', 'channel'], multiple_of=32, minimum=64), torch.zeros(1, 3)) is None
+
+
+def test_axes_of_one_name_have_one_size_in_all_inputs() -> None:
+    clip: dict[str, Any] = dict(name='clip', axes=['batch', 'time', 'height', 'width'], traced=[1, 2, 96, 128],
+                                dynamic=['batch', 'height', 'width'], ranges=SPEC['ranges'])
+    specs = [{**SPEC, 'name': 'image'}, clip]
+    image = torch.zeros(1, 3, 96, 128)
+    assert why_inputs_refused(specs, [image, torch.zeros(1, 2, 96, 128)]) is None
+    assert why_inputs_refused(specs, [image, torch.zeros(1, 2, 128, 128)]) == 'height is 96 in image and 128 in clip'
+    assert why_inputs_refused(specs, [image, torch.zeros(1, 3, 96, 128)]) == 'clip: time is 3, and this file takes 2 only'
+    assert why_inputs_refused(specs, [image]) == '1 inputs, and 2 were expected (image, clip)'
+    other = torch.zeros(1, 3, 160, 128), torch.zeros(1, 2, 160, 128)
+    assert why_inputs_refused(specs, other) == 'the file was lowered for other sizes: Ne(height, 160) does not hold'

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from mmexport.artifact import Artifact
+from mmexport.checker.comparison import WRITES
 from mmexport.checker.main import EAGER, check, verdict
 from mmexport.checker.samples import Sample, read_samples, write_samples
 from tests.checker.folders import (
@@ -123,13 +124,14 @@ def test_exception_of_the_file_is_a_problem(tmp_path: Path) -> None:
 
 def test_reused_output_memory_is_a_problem(tmp_path: Path) -> None:
     row = found_of(folder_of(Lending(), tmp_path))['rows'][-1]
-    assert (row['sample'], row['output'], row['stage'], row['kind'], row['tolerance']) == ('s0 again', '(all)', EAGER, 'count', 1e-4)
+    assert (row['sample'], row['again'], row['output'], row['kind'], row['tolerance']) == ('s0', True, '(all)', 'count', 1e-4)
     assert row['problem'] == 'its answers lie in memory of its own, which the next call writes over'
 
 
 def test_input_modification_is_a_problem(tmp_path: Path) -> None:
-    assert found_of(folder_of(Overwriting(), tmp_path))['rows'][0]['problem'] == (
-        'the file raised ValueError: it writes into its input, so that the next user of that tensor gets something else')
+    row = found_of(folder_of(Overwriting(), tmp_path))['rows'][0]
+    assert row['kind'] == WRITES
+    assert row['problem'] == 'it writes into its input, so that the next user of that tensor gets something else'
 
 
 def test_patched_rows_do_not_decide_the_verdict(tmp_path: Path) -> None:
@@ -149,7 +151,7 @@ def test_floors_and_tolerance_come_from_samples(tmp_path: Path) -> None:
     assert verdict(found_of(folder)) is not None
     write_samples(folder / 'samples.npz', samples, dict(tolerance=0.5, floors={'logits': 0.25}))
     found = found_of(folder)
-    assert [(row['tolerance'], row['floor']) for row in found['rows'] if not row['sample'].endswith(' again')] == [(0.5, 0.25)] * 2
+    assert [(row['tolerance'], row['floor']) for row in found['rows'] if not row['again']] == [(0.5, 0.25)] * 2
 
 
 def test_stored_judgement_is_used_without_a_pair(tmp_path: Path) -> None:

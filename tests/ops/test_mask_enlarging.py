@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mmexport.adapters.mask_statistics import mask_statistics
 from mmexport.ops.mask_enlarging import enlarge_masks
+from mmexport.ops.mask_statistics import mask_statistics
 from mmexport.ops.op import with_forms
 
 

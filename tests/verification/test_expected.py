@@ -197,6 +197,8 @@ def test_typical_seconds_times_the_adapter(monkeypatch: pytest.MonkeyPatch) -> N
     def adapter(image: Tensor) -> None:
         asked.append((image, torch.is_grad_enabled()))
 
+    adapter.inputs_of = lambda picture: (picture,)  # type: ignore[attr-defined]
+
     monkeypatch.setattr('mmexport.verification.expected.typical', lambda run, device: (run(), device)[1])
     assert typical_seconds(adapter, IMAGE) == torch.device('cpu')  # type: ignore[arg-type]
     assert asked == [(IMAGE, False)]

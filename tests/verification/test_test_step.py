@@ -19,10 +19,10 @@ from mmexport.verification.memory import Memory
 from mmexport.verification.test_step import (
     PipelineCheck,
     _judged,
-    _test_step_on,
     check_sample,
     check_slid,
     run_test_step,
+    run_test_step_on,
     why_not_run,
 )
 from tests.tiny import SHAPE, seeded, tiny
@@ -101,7 +101,7 @@ def test_rows_in_another_order_are_the_same_rows() -> None:
     """mmdet's topk does not sort: its rows, and then the evidence of the adapter's rows, stand in different orders."""
     adapter = build_adapter(seeded('mask2former_r50'))
     sample = sample_of(adapter, picture((1, 3, 128, 160), 3, adapter))
-    answers = adapter.read(_test_step_on(adapter, sample.image))
+    answers = adapter.read(run_test_step_on(adapter, sample.image))
     count = int(answers['num'][0])
     order = torch.cat([torch.randperm(count, generator=torch.Generator().manual_seed(0)), torch.arange(count, answers['scores'].shape[1])])
     shuffled = {name: value[:, order] if name in ('boxes', 'scores', 'labels', 'masks') else value for name, value in answers.items()}

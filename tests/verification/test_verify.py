@@ -144,8 +144,8 @@ def test_second_verify_reruns_failed_samples_only(tmp_path: Path) -> None:
 
 
 def test_second_verify_maps_repeated_rows_to_samples(tmp_path: Path) -> None:
-    rows = [Comparison(name, 'logits', stage, 'pixels', 1e-4, problem=problem).as_dict() for name, stage, problem in (
-        ('traced again', EAGER, 'no'), ('wide', 'artifact vs patched', 'no'), ('tall', EAGER, None))]
+    rows = [Comparison(name, 'logits', stage, 'pixels', 1e-4, problem=problem, again=again).as_dict() for name, stage, problem, again in (
+        ('traced', EAGER, 'no', True), ('wide', 'artifact vs patched', 'no', False), ('tall', EAGER, None, False))]
     check = Verification('onnx', dict(stale=None, rows=rows, vacuous={}))
     assert check.failed_samples == {'traced', 'tall'}
     process = InProcess()
@@ -160,7 +160,7 @@ def test_second_verify_keeps_the_order_of_samples(tmp_path: Path, monkeypatch: p
     row = Comparison('wide', 'logits', EAGER, 'pixels', 1e-4, max_rel=0.0, beyond=0.0, median=0.0)
     first = Verification('torchscript', dict(stale=None, rows=[row.as_dict()], vacuous={}))
     made, process = artifact(tmp_path / 'a', Doubling()), InProcess()
-    rows = [replace(row, sample=name).as_dict() for name in ('(raw)', 'traced again', 'traced')]
+    rows = [replace(row, sample=name, again=again).as_dict() for name, again in (('(raw)', False), ('traced', True), ('traced', False))]
 
     def run(asked: Sequence[str]) -> tuple[int, str]:
         Path(asked[asked.index('--out') + 1]).write_text(json.dumps(dict(stale=None, rows=rows, vacuous={})))
@@ -168,7 +168,7 @@ def test_second_verify_keeps_the_order_of_samples(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(process, 'run', run)
     second = judged(made, samples(), tmp_path, process, first=first)
-    assert [row.sample for row in second.rows] == ['traced again', 'traced', 'wide', '(raw)']
+    assert [row.input_name for row in second.rows] == ['traced again', 'traced', 'wide', '(raw)']
 
 
 def test_second_verify_of_replaced_file_is_stale(tmp_path: Path) -> None:

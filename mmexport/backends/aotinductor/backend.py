@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...adapters.specs import IMAGE, InputSpec
 from ...registry import BACKENDS
 from ..exported.from_program import ProgramBackend
 
@@ -38,9 +39,11 @@ class AOTInductor(ProgramBackend):
             return 'it compiles C++ and finds neither g++ nor clang++; install one (Debian: apt install g++)'
         return super().unavailable()
 
-    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str],
+                inputs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, Any]:
         import torch._inductor
 
+        from .comparing import masks_compared_by_torch
         from .forms import in_fast_forms
         from .indices import helped_on
         device = program.example_inputs[0][0].device.type
@@ -48,7 +51,7 @@ class AOTInductor(ProgramBackend):
             program = in_fast_forms(program)
         options = {**(FOR_CPU if device == 'cpu' else {}), **self.options}
         started = time.perf_counter()
-        with helped_on():
+        with helped_on(), masks_compared_by_torch():
             torch._inductor.aoti_compile_and_package(program, package_path=str(folder / self.file), inductor_configs=dict(options))
         return dict(compile_s=round(time.perf_counter() - started, 1), device=device, options=options)
 

@@ -20,4 +20,4 @@ def load(file: Path, device: torch.device) -> Callable[..., Any]:
     if made_for != device.type:
         raise ValueError(f'this package was compiled for {made_for} and runs only there; compile it on a machine with {device.type}')
     # A package reads memory as its example lay there, and asks nothing.
-    return lambda image: package(image.contiguous())
+    return lambda *inputs: package(*(tensor.contiguous() for tensor in inputs))

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from ...adapters import Adapter
+from ...adapters.specs import IMAGE, InputSpec
 from ...artifact import Artifact
 from ...compat.packages import installed_version
 from ...errors import LoweringError, causes, last_line
 from ...ops.op import EXPORTED, forms_for, registered
 from ..base import Backend, Run, build_backend, name_of
+from ..examples import input_specs_of
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from .cutting import cut_program
 from .held_sizes import conditions_of, held, narrowed
@@ -38,8 +40,13 @@ class ProgramBackend(Backend):
     # program: machine code cannot be cut.
     cuts: ClassVar[bool] = False
 
-    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
-        """Convert `program` with the format's own library; `folder` takes temporary files. It may raise anything."""
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
+        """Convert `program` with the format's own library; it may raise anything.
+
+        Args:
+            folder: takes temporary files.
+            names: of the outputs.
+        """
         raise NotImplementedError
 
     def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
@@ -94,22 +101,24 @@ class ProgramBackend(Backend):
         dynamic = manifest['inputs'][0]['dynamic']
         with with_raw(adapter) as raw:
             program = exported_program(adapter, example, dynamic, **self.forms)
-        ranges = held(program, example, dynamic)
+        specs = input_specs_of(adapter)
+        ranges = held(program, example, dynamic, specs)
         signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges, tracer_warnings=warned(program),
                                             **facts))
-        signed['inputs'] = [narrowed(spec, ranges, conditions_of(program)) for spec in manifest['inputs']]
+        conditions = conditions_of(program, specs)
+        signed['inputs'] = [narrowed(spec, ranges, conditions if not number else []) for number, spec in enumerate(manifest['inputs'])]
         names = [spec.name for spec in adapter.specs]
         folder.mkdir(parents=True, exist_ok=True)
         if not raw:
-            return self._written(self._converted(adapter, program, folder, names), folder, names, signed, adapter)
+            return self._written(self._converted(adapter, program, folder, names, specs), folder, names, signed, adapter)
         both, apart = [*names, *(str(spec['name']) for spec in raw)], raw_folder(folder)
         apart.mkdir(parents=True, exist_ok=True)
         if not self.cuts:
             plain: Any = build_backend(PLAIN)
             plain._written(program, apart, both, {**raw_manifest(manifest, raw), 'backend': PLAIN, PLAIN: {}}, adapter)
-            made = self._converted(adapter, cut_program(program, len(names)), folder, names)
+            made = self._converted(adapter, cut_program(program, len(names)), folder, names, specs)
             return self._written(made, folder, names, signed, adapter)
-        made = self._converted(adapter, program, folder, both)
+        made = self._converted(adapter, program, folder, both, specs)
         self._written(self.copied(made), apart, both, raw_manifest(signed, raw), adapter)
         return self._written(self.cut(made, len(names)), folder, names, signed, adapter)
 
@@ -125,16 +134,18 @@ class ProgramBackend(Backend):
         program = part_program(part, inputs, moving, **self.forms)
         answers = len(program.graph_signature.user_outputs)
         with TemporaryDirectory() as folder:
-            self._converted(part, program, Path(folder), [f'answer_{number}' for number in range(answers)])
+            names = [f'answer_{number}' for number in range(answers)]
+            self._converted(part, program, Path(folder), names, [InputSpec(f'input_{number}', ()) for number in range(len(inputs))])
         return program.module()  # type: ignore[return-value]
 
     def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
         return 'exported', exported_program(adapter, example, dynamic, **self.forms).module()  # type: ignore[return-value]
 
-    def _converted(self, module: nn.Module, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
+    def _converted(self, module: nn.Module, program: ExportedProgram, folder: Path, names: Sequence[str],
+                   inputs: Sequence[InputSpec]) -> Any:
         try:
             with torch.no_grad(), silenced():
-                return self.convert(program, folder, names)
+                return self.convert(program, folder, names, inputs)
         except LoweringError:
             raise
         except Exception as exc:

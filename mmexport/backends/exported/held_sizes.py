@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from ...adapters.specs import FOLLOWING, IMAGE, InputSpec
 from ...checker.conditions import check_known, refused
 from ...errors import LoweringError
 from ..examples import AXIS
@@ -44,33 +45,51 @@ def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]
     return found
 
 
-def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
+def input_nodes(program: ExportedProgram) -> list[Any]:
+    """Return the nodes of the inputs, in order."""
+    names = program.graph_signature.user_inputs
+    by_name = {node.name: node for node in program.graph.nodes if node.op == 'placeholder'}
+    return [by_name[str(name)] for name in names if str(name) in by_name]
+
+
+def sides_of(program: ExportedProgram, specs: Sequence[InputSpec]) -> dict[str, list[Any]]:
+    """Return the sizes, numbers or symbols, of each axis that follows the picture, over all inputs, by its name."""
+    sides: dict[str, list[Any]] = {}
+    for spec, node in zip(specs, input_nodes(program), strict=True):
+        for name, index in spec.open_axes(FOLLOWING).items():
+            sides.setdefault(name, []).append(node.meta['val'].shape[index])
+    return sides
+
+
+def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], specs: Sequence[InputSpec]) -> dict[str, tuple[int, int]]:
     """Return the open axes and the sizes that `program` itself says it holds for: what the model's code decided narrows `ranges`."""
-    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
-    found = ranges(example, dynamic)
-    for name, (low, high) in found.items():
-        allowed = program.range_constraints.get(image.meta['val'].shape[AXIS[name]].node.expr)
-        if allowed is not None:
-            # torch.export notes 2 for every open axis, also where 1 is taken; that is checked with the file.
-            found[name] = max(low, int(allowed.lower)) if allowed.lower > 2 else low, min(high, int(allowed.upper))
+    found, sides = ranges(example, dynamic), sides_of(program, specs)
+    for name in found:
+        for side in sides.get(name, ()):
+            allowed = program.range_constraints.get(side.node.expr) if isinstance(side, torch.SymInt) else None
+            if allowed is not None:
+                low, high = found[name]
+                # torch.export notes 2 for every open axis, also where 1 is taken; that is checked with the file.
+                found[name] = max(low, int(allowed.lower)) if allowed.lower > 2 else low, min(high, int(allowed.upper))
     return found
 
 
-def conditions_of(program: ExportedProgram) -> list[str]:
+def conditions_of(program: ExportedProgram, specs: Sequence[InputSpec]) -> list[str]:
     """Return the checks on sizes in `program` as text over the names of the axes, for formats and runners that would lose them.
 
-    torch leaves one out of the graph that its operators cannot express (``math.ceil(h / 2) > 100``); it is among these.
+    torch leaves one out of the graph that its operators cannot express (``math.ceil(h / 2) > 100``); it is among these. That axes of one
+    name have one size in all inputs is none of them: the runner refuses others by itself.
 
     Raises:
         LoweringError: a check is none that a runner could evaluate.
     """
     import sympy
-    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
-    names = {side.node.expr: sympy.Symbol(name, integer=True) for name, axis in AXIS.items()
-             if isinstance(side := image.meta['val'].shape[axis], torch.SymInt) and side.node.expr.is_Symbol}
+    names = {side.node.expr: sympy.Symbol(name, integer=True) for name, sides in sides_of(program, specs).items() for side in sides
+             if isinstance(side, torch.SymInt) and side.node.expr.is_Symbol}
     expressions = _CHECKS[program] if program in _CHECKS else _checks(program)
     # One on a size that depends on data is an affair of the graph.
-    found = sorted(str(expression.xreplace(names)) for expression in expressions if expression.free_symbols <= names.keys())
+    named = [expression.xreplace(names) for expression in expressions if expression.free_symbols <= names.keys()]
+    found = sorted(str(expression) for expression in named if expression is not sympy.true)
     try:
         check_known(found, dict(zip(AXIS, (2, 480, 544), strict=True)))
     except ValueError as exc:
@@ -87,9 +106,9 @@ def is_fixed(side: Any, program: ExportedProgram) -> bool:
 
 
 def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], checked: Mapping[str, Sequence[int]],
-                   ) -> dict[str, int] | None:
+                   specs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, int] | None:
     """Return a corner of the `checked` ranges (by open axis) that `program` does not hold for; None where there is none."""
-    limits, conditions = held(program, example, dynamic), conditions_of(program)
+    limits, conditions = held(program, example, dynamic, specs), conditions_of(program, specs)
     fixed = {name: (int(example.shape[axis]),) for name, axis in AXIS.items()}
     for corner in product(*(checked.get(name, only) if name in dynamic else only for name, only in fixed.items())):
         sizes = dict(zip(AXIS, corner, strict=True))

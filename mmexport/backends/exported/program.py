@@ -16,9 +16,9 @@ from ...adapters import Adapter
 from ...errors import LoweringError, MMExportError, first_line
 from ...ops.op import EXPORTED, forms_for, with_forms
 from ..base import name_of
-from ..examples import AXIS, generic, largest_checked
+from ..examples import generic, input_specs_of, inputs_for, largest_checked
 from ..torchscript.tracer_warnings import tracer_warnings
-from .held_sizes import is_fixed, keep_checks, ranges, refused_corner
+from .held_sizes import input_nodes, is_fixed, keep_checks, ranges, refused_corner, sides_of
 from .layout_guards import drop_layout_guards, questions_of_the_model
 
 if TYPE_CHECKING:
@@ -65,10 +65,11 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
 def _holding_for(checked: Mapping[str, Sequence[int]], program: ExportedProgram, other: Tensor, adapter: Adapter, dynamic: Sequence[str],
                  forms: dict[str, str]) -> ExportedProgram:
     """Return `program`; where it refuses a corner of the `checked` ranges, one that is made with `other` and refuses none."""
+    specs = input_specs_of(adapter)
     try:
-        if refused_corner(program, other, dynamic, checked):
+        if refused_corner(program, other, dynamic, checked, specs):
             again = _export(adapter, other, dynamic, forms)
-            return program if refused_corner(again, other, dynamic, checked) else again
+            return program if refused_corner(again, other, dynamic, checked, specs) else again
     except LoweringError:  # The first program may do all the same: its checks say for which sizes.
         pass
     return program
@@ -84,8 +85,7 @@ def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[S
     # Every axis may be open, and one that the module's weights fix becomes a constant by itself.
     dims = tuple({axis: Dim.AUTO for axis in range(tensor.dim()) if tensor.shape[axis] > 1} for tensor in inputs)
     program = _exported(part, inputs, (dims,), forms)
-    images = [node for node in program.graph.nodes if node.op == 'placeholder' and node.name in program.graph_signature.user_inputs]
-    for number, (node, axes) in enumerate(zip(images, moving, strict=True)):
+    for number, (node, axes) in enumerate(zip(input_nodes(program), moving, strict=True)):
         fixed = [axis for axis in axes if is_fixed(node.meta['val'].shape[axis], program)]
         if fixed:
             raise LoweringError(f'torch.export of {name_of(part)} fixes axis {fixed[0]} of its input {number} to the size of the example: '
@@ -95,8 +95,10 @@ def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[S
 
 def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: dict[str, str]) -> ExportedProgram:
     from torch.export import Dim
-    dims = {AXIS[name]: Dim.AUTO(min=low, max=high) for name, (low, high) in ranges(example, dynamic).items()}
-    program = _exported(adapter, (example,), (dims,), forms)
+    limits, inputs = ranges(example, dynamic), inputs_for(adapter, example)
+    first, *others = ({index: Dim.AUTO(min=limits[name][0], max=limits[name][1]) for name, index in spec.open_axes(dynamic).items()}
+                      for spec in input_specs_of(adapter))
+    program = _exported(adapter, inputs, (first, tuple(others)) if others else (first,), forms)
     _check_open(program, dynamic, adapter)
     return program
 
@@ -124,8 +126,8 @@ def warned(program: ExportedProgram) -> list[str]:
 
 def _check_open(program: ExportedProgram, dynamic: Sequence[str], adapter: Adapter) -> None:
     """Raise if a dynamic axis became a constant."""
-    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
-    fixed = [name for name in dynamic if is_fixed(image.meta['val'].shape[AXIS[name]], program)]
+    sides = sides_of(program, input_specs_of(adapter))
+    fixed = [name for name in dynamic if any(is_fixed(side, program) for side in sides.get(name, ()))]
     if fixed:
         raise LoweringError(f'torch.export of {type(adapter.model).__name__} fixes {" and ".join(fixed)} to the size of its example: some '
                             'code turns a size into a number. Leave the axis out of export.inputs.dynamic, or patch that code')

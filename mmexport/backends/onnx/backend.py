@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,18 +12,19 @@ import torch
 from torch import Tensor, nn
 
 from ...adapters import Adapter
+from ...adapters.specs import IMAGE, InputSpec
 from ...artifact import Artifact
 from ...errors import ConfigError, LoweringError, last_line
 from ...ops.op import with_forms
 from ...registry import BACKENDS
 from ..base import Run, name_of
-from ..examples import AXIS
+from ..examples import input_specs_of, inputs_for
 from ..exported.from_program import ProgramBackend
 from ..exported.program import silenced
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from ..tensorrt.trtexec import trtexec_line
 from .convert import converted
-from .graph import input_names, name_axes, nodes
+from .graph import name_axes, nodes
 from .half import halved
 from .runner import open_onnxruntime
 
@@ -72,9 +73,11 @@ class ONNX(ProgramBackend):
             return super().lower_as_it_is(adapter, example, folder, manifest, **facts)
         dynamic = manifest['inputs'][0]['dynamic']
         names = [spec.name for spec in adapter.specs]
+        specs = input_specs_of(adapter)
         with with_raw(adapter) as raw:
             both = [*names, *(str(spec['name']) for spec in raw)]
-            proto = self._from_trace(adapter, (example,), both, {'image': {AXIS[axis]: axis for axis in dynamic}})
+            proto = self._from_trace(adapter, inputs_for(adapter, example), both, {
+                spec.name: {index: name for name, index in spec.open_axes(dynamic).items()} for spec in specs})
         signed = self.signed(manifest, dict(torch=torch.__version__, **facts))
         for place in (folder, *([raw_folder(folder)] if raw else [])):
             place.mkdir(parents=True, exist_ok=True)
@@ -87,29 +90,29 @@ class ONNX(ProgramBackend):
             return super().attempt(part, inputs, moving)
         with torch.no_grad():
             answers = [f'answer_{number}' for number in range(len(part(*inputs)))]
-        self._from_trace(part, inputs, answers, {})
+        self._from_trace(part, inputs, answers, {f'input_{number}': {} for number in range(len(inputs))})
         return self._traced(part, inputs)  # type: ignore[no-any-return]
 
     def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
         if self.dynamo:
             return super().halfway(adapter, example, dynamic)
-        return 'traced', self._traced(adapter, (example,))
+        return 'traced', self._traced(adapter, inputs_for(adapter, example))
 
     def _traced(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
         with torch.no_grad(), silenced(), with_forms(**self.forms):
             return torch.jit.trace(module, inputs, check_trace=False)
 
-    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
         # The exporter may ask the runtime about operators.
         open_onnxruntime()
-        return converted(program, self.opset, names)
+        return converted(program, self.opset, names, [spec.name for spec in inputs])
 
     def _from_trace(self, module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], axes: dict[str, dict[int, str]]) -> Any:
         import onnx
         with TemporaryDirectory() as folder, torch.no_grad(), silenced(), with_forms(**self.forms):
             draft = Path(folder) / self.file
             try:
-                torch.onnx.export(module, inputs, str(draft), dynamo=False, opset_version=self.opset, input_names=input_names(len(inputs)),
+                torch.onnx.export(module, inputs, str(draft), dynamo=False, opset_version=self.opset, input_names=list(axes),
                                   output_names=names, dynamic_axes=axes)
             except Exception as exc:
                 raise LoweringError(f'torch.onnx.export of {name_of(module)} failed: {type(exc).__name__}: {last_line(exc)}') from exc
@@ -126,7 +129,7 @@ class ONNX(ProgramBackend):
         return made
 
     def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
-        proto, half = self._finished(made, list(names))
+        proto, half = self._finished(made, list(names), manifest['inputs'])
         if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
             raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
         written = next(entry.version for entry in proto.opset_import if entry.domain in ('', 'ai.onnx'))
@@ -137,11 +140,11 @@ class ONNX(ProgramBackend):
         manifest[self.name].update(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', dynamo=self.dynamo,
                                    domains=sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import}), **half,
                                    simplified=self.simplify, nodes=sum(1 for _ in nodes(proto)),
-                                   trtexec=trtexec_line(self.file, manifest['inputs'][0]))
+                                   trtexec=trtexec_line(self.file, manifest['inputs']))
         self._save(proto, folder / self.file, manifest)
         return manifest
 
-    def _finished(self, proto: Any, names: list[str]) -> tuple[Any, dict[str, Any]]:
+    def _finished(self, proto: Any, names: list[str], inputs: Sequence[Mapping[str, Any]]) -> tuple[Any, dict[str, Any]]:
         """Simplify the model and convert it to float16 if asked for, and name its open axes."""
         if self.simplify:
             import onnxslim
@@ -150,7 +153,7 @@ class ONNX(ProgramBackend):
         if found != names:
             raise LoweringError(f'the graph answers {", ".join(found)}, and should answer {", ".join(names)}')
         proto, half = halved(proto) if self.precision == 'fp16' else (proto, {})
-        name_axes(proto)
+        name_axes(proto, inputs)
         return proto, half
 
     def _save(self, proto: Any, path: Path, manifest: dict[str, Any]) -> None:

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..exported.decomposing import decomposed_by_node
-from .graph import input_names
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
-def converted(program: ExportedProgram, opset: int, names: Sequence[str]) -> Any:
-    """Return the ONNX model (a ``ModelProto``) of `program` with outputs `names`; raise what the exporter raises."""
+def converted(program: ExportedProgram, opset: int, names: Sequence[str], inputs: Sequence[str]) -> Any:
+    """Return the ONNX model (a ``ModelProto``) of `program` with outputs `names` and `inputs`; raise what the exporter raises."""
     with rules_where_they_may_match(), known_values():
         made = torch.onnx.export(decomposed_by_node(program), dynamo=True, opset_version=opset, verbose=False,
-                                 input_names=input_names(len(program.graph_signature.user_inputs)), output_names=list(names))
+                                 input_names=list(inputs), output_names=list(names))
     assert made is not None
     return made.model_proto
 

@@ -2,14 +2,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..examples import AXIS
-
-
-def input_names(count: int) -> list[str]:
-    """Return the inputs: one of a whole model; a part, in the diagnosis, may have more."""
-    return ['image', *(f'input_{number}' for number in range(1, count))]
+from ...adapters.specs import FOLLOWING, IMAGE
 
 
 def nodes(proto: Any) -> Any:
@@ -21,10 +17,15 @@ def nodes(proto: Any) -> Any:
             graphs += [attribute.g for attribute in node.attribute if attribute.HasField('g')]
 
 
-def name_axes(proto: Any) -> None:
-    """Rename the open axes, also in the formulas of the outputs' axes: torch.export numbers them (``s40``)."""
-    sides = proto.graph.input[0].type.tensor_type.shape.dim
-    names = {sides[axis].dim_param: name for name, axis in AXIS.items() if sides[axis].dim_param}
+def name_axes(proto: Any, inputs: Sequence[Mapping[str, Any]]) -> None:
+    """Rename the open axes, also in the formulas of the outputs' axes: torch.export numbers them (``s40``).
+
+    Args:
+        inputs: of the manifest.
+    """
+    names = {side.dim_param: name for given, spec in zip(proto.graph.input, inputs, strict=True)
+             for side, name in zip(given.type.tensor_type.shape.dim, spec.get('axes', IMAGE.axes), strict=True)
+             if side.dim_param and name in FOLLOWING}
     for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         for side in value.type.tensor_type.shape.dim:
             if side.dim_param:

@@ -77,8 +77,9 @@ class Session:
             raise RuntimeError(f'asked for on CUDA, these run on the CPU: {", ".join(found[:8])}; another opset may have CUDA kernels for '
                                'them (GridSample: 16 to 19)')
 
-    def __call__(self, image: Tensor) -> tuple[Tensor, ...]:
-        answers = self.session.run(None, {self.session.get_inputs()[0].name: image.cpu().numpy()})
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        names = [value.name for value in self.session.get_inputs()]
+        answers = self.session.run(None, {name: tensor.cpu().numpy() for name, tensor in zip(names, inputs, strict=True)})
         return tuple(torch.from_numpy(answer) for answer in answers)
 
 

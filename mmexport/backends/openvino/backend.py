@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from ...adapters.specs import IMAGE, InputSpec
 from ...errors import ConfigError
 from ...registry import BACKENDS
 from ..exported.decomposing import decomposed_by
@@ -50,8 +51,10 @@ class OpenVINO(ProgramBackend):
             return 'openvino not installed: pip install "mmexport[openvino]" or pip install openvino'
         return super().unavailable()
 
-    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> Any:
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
         model = open_openvino().convert_model(_as_it_reads(program))
+        for port, spec in zip(model.inputs, inputs, strict=True):
+            port.get_tensor().set_names({spec.name})
         for port, name in zip(model.outputs, names, strict=True):
             port.get_tensor().set_names({name})
         return model

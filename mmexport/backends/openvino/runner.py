@@ -56,8 +56,8 @@ class Compiled:
     def __init__(self, compiled: Any) -> None:
         self.compiled = compiled
 
-    def __call__(self, image: Tensor) -> tuple[Tensor, ...]:
-        answers = self.compiled(image.numpy())
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        answers = self.compiled([tensor.numpy() for tensor in inputs])
         return tuple(torch.from_numpy(answers[port].copy()) for port in self.compiled.outputs)
 
 

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from ...adapters import Adapter
+from ...adapters.specs import FOLLOWING, IMAGE, InputSpec
 from ...artifact import Artifact
 from ...errors import ConfigError, LoweringError
 from ...registry import BACKENDS
-from ..examples import AXIS
+from ..examples import inputs_for
 from ..exported.from_program import ProgramBackend
-from ..exported.held_sizes import RANGES
+from ..exported.held_sizes import RANGES, input_nodes
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -41,7 +42,7 @@ class TensorRT(ProgramBackend):
     name = 'tensorrt'
     file = 'model.ep'
     packages = ('torch_tensorrt', 'tensorrt')
-    traced: tuple[int, ...] | None = None
+    traced: Sequence[tuple[int, ...]] | None = None
 
     def __init__(self, precision: str = 'fp32', require_full_compilation: bool = False, min_block_size: int = 5,
                  largest: Sequence[int] | None = None) -> None:
@@ -52,7 +53,7 @@ class TensorRT(ProgramBackend):
 
     def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         # The program was made with another example, see `generic`; the engines are tuned for the user's.
-        self.traced = tuple(example.shape)
+        self.traced = [tuple(tensor.shape) for tensor in inputs_for(adapter, example)]
         return super().lower_as_it_is(adapter, example, folder, manifest, **facts)
 
     def unavailable(self) -> str | None:
@@ -63,19 +64,20 @@ class TensorRT(ProgramBackend):
             return 'torch_tensorrt builds engines on the GPU that they are for, and torch sees none here'
         return super().unavailable()
 
-    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str],
+                inputs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, Any]:
         import torch_tensorrt
-        example = program.example_inputs[0][0]
-        if example.device.type != 'cuda':
+        examples = list(program.example_inputs[0])
+        if examples[0].device.type != 'cuda':
             raise LoweringError('TensorRT compiles for a GPU: --device cuda')
         started = time.perf_counter()
         reduced = dict(enable_autocast=True, autocast_low_precision_type=torch.float16) if self.precision == 'fp16' else {}
         module = torch_tensorrt.dynamo.compile(
-            program, arg_inputs=[self._input(torch_tensorrt, program)], disable_tf32=True, use_explicit_typing=True,
+            program, arg_inputs=self._inputs(torch_tensorrt, program, inputs), disable_tf32=True, use_explicit_typing=True,
             require_full_compilation=self.require_full_compilation, min_block_size=self.min_block_size, **reduced)
-        open_axes = {AXIS[name]: torch.export.Dim.AUTO for name in _open(program)}
-        torch_tensorrt.save(module, str(folder / self.file), output_format='exported_program', arg_inputs=[example],
-                            dynamic_shapes={'image': open_axes} if open_axes else None)
+        open_axes = tuple({axis: torch.export.Dim.AUTO for axis in _open(node)} for node in input_nodes(program))
+        torch_tensorrt.save(module, str(folder / self.file), output_format='exported_program', arg_inputs=examples,
+                            dynamic_shapes=open_axes if any(open_axes) else None)
         engines, left = engines_of(module)
         return dict(engines=engines, left_to_torch=left, compile_s=round(time.perf_counter() - started, 1))
 
@@ -86,18 +88,24 @@ class TensorRT(ProgramBackend):
                                    gpu=torch.cuda.get_device_name())
         return manifest
 
-    def _input(self, torch_tensorrt: Any, program: ExportedProgram) -> Any:
-        least, usual, most = shapes(self.traced or tuple(program.example_inputs[0][0].shape), _open(program), self.largest)
-        return torch_tensorrt.Input(min_shape=least, opt_shape=usual, max_shape=most, dtype=torch.float32, name='image')
+    def _inputs(self, torch_tensorrt: Any, program: ExportedProgram, inputs: Sequence[InputSpec]) -> list[Any]:
+        found = []
+        examples = program.example_inputs[0]
+        traced = self.traced or [tuple(example.shape) for example in examples]
+        for spec, node, example, shape in zip(inputs, input_nodes(program), examples, traced, strict=True):
+            least, usual, most = shapes(shape, [spec.axes[axis] for axis in _open(node)], self.largest, spec.axes)
+            found.append(torch_tensorrt.Input(min_shape=least, opt_shape=usual, max_shape=most, dtype=example.dtype, name=spec.name))
+        return found
 
 
-def shapes(example: tuple[int, ...], dynamic: Sequence[str], largest: Sequence[int] | None) -> tuple[tuple[int, ...], ...]:
+def shapes(example: tuple[int, ...], dynamic: Sequence[str], largest: Sequence[int] | None,
+           axes: Sequence[str] = IMAGE.axes) -> tuple[tuple[int, ...], ...]:
     """Return the smallest, usual and largest shape of the engines: TensorRT reserves memory for the largest."""
     least, most = list(example), list(example)
     for name in dynamic:
-        axis = AXIS[name]
+        axis = list(axes).index(name)
         least[axis] = min(RANGES[name][0], example[axis])
-        limit = largest[('batch', 'height', 'width').index(name)] if largest is not None else example[axis] * (1 if name == 'batch' else 2)
+        limit = largest[FOLLOWING.index(name)] if largest is not None else example[axis] * (1 if name == 'batch' else 2)
         most[axis] = max(int(limit), example[axis])
     return tuple(least), example, tuple(most)
 
@@ -110,6 +118,6 @@ def engines_of(module: nn.Module) -> tuple[int, int]:
     return engines, sum(node.op == 'call_function' for graph in graphs for node in graph.nodes)
 
 
-def _open(program: ExportedProgram) -> list[str]:
-    image = next(node for node in program.graph.nodes if node.op == 'placeholder' and node.name == 'image')
-    return [name for name, axis in AXIS.items() if isinstance(image.meta['val'].shape[axis], torch.SymInt)]
+def _open(node: Any) -> list[int]:
+    """Return the axes of an input that are open."""
+    return [axis for axis, side in enumerate(node.meta['val'].shape) if isinstance(side, torch.SymInt)]

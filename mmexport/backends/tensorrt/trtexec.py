@@ -1,29 +1,31 @@
 """Compose the ``trtexec`` command that builds a TensorRT engine of an ONNX file; it is not run here."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..examples import AXIS
+from ...adapters.specs import IMAGE
 from ..exported.held_sizes import RANGES
 
 
-def trtexec_line(file: str, image: Mapping[str, Any]) -> str | None:
-    """Return the command for the manifest's input, from half of its open sides to twice them; TF32 off.
+def trtexec_line(file: str, inputs: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the command for the manifest's inputs, from half of their open sides to twice them; TF32 off.
 
-    TensorRT reserves memory for the largest shape, so the line does not name all that the file can take. None where no traced shape
-    (N, 3, H, W) is noted.
+    TensorRT reserves memory for the largest shape, so the line does not name all that the file can take. None where no traced shape is
+    noted.
     """
-    if 'traced' not in image:
+    if any('traced' not in spec for spec in inputs):
         return None
-    shape, dynamic = image['traced'], image['dynamic']
     line = f'trtexec --onnx={file} --saveEngine={file.removesuffix(".onnx")}.engine --noTF32'
-    if not dynamic:
+    if not any(spec['dynamic'] for spec in inputs):
         return line
-    least, most = list(shape), list(shape)
-    for name in dynamic:
-        axis = AXIS[name]
-        least[axis] = 1 if name == 'batch' else max(RANGES[name][0], shape[axis] // 2)
-        most[axis] = min(RANGES[name][1], 2 * shape[axis])
-    sizes = zip(('min', 'opt', 'max'), (least, shape, most), strict=True)
-    return ' '.join([line, *(f"--{which}Shapes=image:{'x'.join(map(str, size))}" for which, size in sizes)])
+    shapes: dict[str, list[str]] = {'min': [], 'opt': [], 'max': []}
+    for spec in inputs:
+        least, usual, most = list(spec['traced']), list(spec['traced']), list(spec['traced'])
+        for name in spec['dynamic']:
+            axis = list(spec.get('axes', IMAGE.axes)).index(name)
+            least[axis] = 1 if name == 'batch' else max(RANGES[name][0], usual[axis] // 2)
+            most[axis] = min(RANGES[name][1], 2 * usual[axis])
+        for which, size in zip(shapes, (least, usual, most), strict=True):
+            shapes[which].append(f"{spec['name']}:{'x'.join(map(str, size))}")
+    return ' '.join([line, *(f"--{which}Shapes={','.join(sizes)}" for which, sizes in shapes.items())])

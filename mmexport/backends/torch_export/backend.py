@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...adapters.specs import IMAGE, InputSpec
 from ...registry import BACKENDS
-from ..examples import AXIS
 from ..exported.cutting import cut_program
 from ..exported.from_program import ProgramBackend
+from ..exported.held_sizes import input_nodes
 from ..exported.program import silenced
 from ..torchscript.backend import INSIDE
 
@@ -32,7 +33,8 @@ class TorchExport(ProgramBackend):
     file = 'model.pt2'
     cuts = True
 
-    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str]) -> ExportedProgram:
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str],
+                inputs: Sequence[InputSpec] = (IMAGE,)) -> ExportedProgram:
         return program
 
     def cut(self, made: ExportedProgram, count: int) -> ExportedProgram:
@@ -40,23 +42,22 @@ class TorchExport(ProgramBackend):
 
     def write(self, made: ExportedProgram, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
         manifest[self.name].update(nodes=len(made.graph.nodes))
-        made = with_limits(made, {name: limits for spec in manifest.get('inputs', ()) for name, limits in spec.get('ranges', {}).items()})
+        made = with_limits(made, manifest.get('inputs', ()))
         with silenced():
             torch.export.save(made, folder / self.file, extra_files={INSIDE: json.dumps(manifest)})
         return manifest
 
 
-def with_limits(program: ExportedProgram, limits: Mapping[str, Sequence[int]]) -> ExportedProgram:
+def with_limits(program: ExportedProgram, inputs: Sequence[Mapping[str, Any]]) -> ExportedProgram:
     """Return `program` with a check of each open axis: what was tried is less than what it was made for, which includes its example."""
     done = copy.deepcopy(program, memo={id(held): held for held in (program.state_dict, program.constants)})
-    image = next((node for node in done.graph.nodes if node.op == 'placeholder' and node.name == 'image'), None)
     first = next(node for node in done.graph.nodes if node.op != 'placeholder')
-    if image is None:
-        return program
+    limits = [(node, list(spec.get('axes', IMAGE.axes)).index(name), name, *limits)
+              for node, spec in zip(input_nodes(done), inputs, strict=False) for name, limits in spec.get('ranges', {}).items()]
     with done.graph.inserting_before(first):
-        for name, (low, high) in limits.items():
-            size = done.graph.call_function(torch.ops.aten.sym_size.int, (image, AXIS[name]))
-            size.meta['val'] = image.meta['val'].shape[AXIS[name]]
+        for node, axis, name, low, high in limits:
+            size = done.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+            size.meta['val'] = node.meta['val'].shape[axis]
             for compare, limit, words in ((operator.ge, low, 'at least'), (operator.le, high, 'at most')):
                 held = done.graph.call_function(compare, (size, int(limit)))
                 held.meta['val'] = compare(size.meta['val'], int(limit))

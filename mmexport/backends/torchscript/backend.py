@@ -17,6 +17,7 @@ from ...artifact import Artifact
 from ...errors import LoweringError, MMExportError, first_line, last_line
 from ...registry import BACKENDS
 from ..base import Backend, Run, name_of
+from ..examples import inputs_for
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from .graph import count_kinds, device_literals, dtype_literals, follow_input_device
 from .tracer_warnings import tracer_warnings
@@ -52,17 +53,18 @@ class TorchScript(Backend):
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
         with with_raw(adapter) as raw:
-            traced, said = self._trace(adapter, (example,))
+            inputs = inputs_for(adapter, example)
+            traced, said = self._trace(adapter, inputs)
         if raw:
             self._write(traced, raw_folder(folder), raw_manifest(manifest, raw))
-            traced, _ = self._trace(First(traced, len(adapter.specs)), (example,))
+            traced, _ = self._trace(First(traced, len(adapter.specs)), inputs)
         return self._write(traced, folder, manifest, tracer_warnings=said)
 
     def _write(self, traced: Any, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         frozen, steps = self._freeze(traced)
         steps.update(facts)
-        image = list(frozen.graph.inputs())[-1]
-        steps['device_literals_mended'] = follow_input_device(frozen.graph, image)
+        # The first of them is the module itself.
+        steps['device_literals_mended'] = follow_input_device(frozen.graph, list(frozen.graph.inputs())[1])
         left = device_literals(frozen.graph)
         if left:
             raise LoweringError(f'the graph still names devices: {", ".join(sorted(set(left)))}')
@@ -80,7 +82,7 @@ class TorchScript(Backend):
         return frozen  # type: ignore[no-any-return]
 
     def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
-        return 'traced', self._trace(adapter, (example,))[0]
+        return 'traced', self._trace(adapter, inputs_for(adapter, example))[0]
 
     @staticmethod
     def _save(frozen: Any, place: Any, inside: dict[str, str]) -> None:
@@ -127,8 +129,8 @@ class First(nn.Module):
         super().__init__()
         self.traced, self.count = traced, count
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.traced(image)[:self.count])
+    def forward(self, image: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.traced(image, *others)[:self.count])
 
 
 def _fused(before: Counter[str], after: Counter[str]) -> dict[str, int]:

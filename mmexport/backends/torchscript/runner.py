@@ -50,4 +50,4 @@ def load(file: Path, device: torch.device) -> Callable[..., Any]:
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         module = torch.jit.load(str(file), map_location=device)
-    return lambda image: module(image)  # type: ignore[no-any-return]
+    return lambda *inputs: module(*inputs)  # type: ignore[no-any-return]

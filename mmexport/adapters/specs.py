@@ -1,0 +1,44 @@
+"""Describe the inputs and outputs of a lowered file, as in its manifest."""
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# Axes whose size follows the picture; ``export.inputs.dynamic`` names those that stay open.
+FOLLOWING = ('batch', 'height', 'width')
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """Describe one input; axes that are named as one of `FOLLOWING` are open where the picture's are, others have one size."""
+
+    name: str
+    axes: tuple[str, ...]
+    dtype: str = 'float32'
+
+    def open_axes(self, dynamic: Collection[str]) -> dict[str, int]:
+        """Return the index of each axis that is open, by its name."""
+        return {name: index for index, name in enumerate(self.axes) if name in FOLLOWING and name in dynamic}
+
+
+# What a file takes of which no adapter says another thing.
+IMAGE = InputSpec('image', ('batch', 'channel', 'height', 'width'))
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """Describe one output.
+
+    `kind` names a module of `mmexport.checker.kinds`, or of `Adapter.kinds`, with the rules of comparison: ``queries``, ``pixels`` and
+    ``map`` are continuous, with that as the unit in which jumps are counted; ``labels`` and ``panoptic`` are label maps; ``instance``
+    belongs to a group of rows.
+    """
+
+    name: str
+    dtype: str
+    axes: tuple[str, ...]
+    kind: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
