@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from mmexport.compat import provide_mmcv_ext
@@ -32,6 +32,7 @@ class UserHead(FCNHead):
         self.habit = habit
         self.factors = {20: 1.5, 41: 1.7}
         self.known: dict[int, Any] = {}
+        self.scales = nn.ModuleList(nn.Softsign() if side == 11 else nn.Identity() for side in range(150))
         self.gains = [1.5 if side == 44 else 1.0 for side in range(600)]
 
     def _forward_feature(self, inputs: Any) -> Tensor:
@@ -114,6 +115,19 @@ class UserHead(FCNHead):
     def list_of_gains(self, y: Tensor) -> Tensor:
         return y * self.gains[y.shape[2]]
 
+    def list_of_modules(self, y: Tensor) -> Tensor:
+        scaled: Tensor = self.scales[y.shape[2] // 4](y)
+        return scaled
+
+    def counted_by_a_loop(self, y: Tensor) -> Tensor:
+        rows = 0
+        for _ in y[0, 0]:
+            rows += 1
+        return y * 1.5 if rows == 45 else y
+
+    def by_storage(self, y: Tensor) -> Tensor:
+        return y * 1.5 if y.contiguous().untyped_storage().nbytes() == 4 * 16 * 45 * 37 else y
+
     def by_divisor(self, y: Tensor) -> Tensor:
         return y * 1.5 if math.gcd(y.shape[2], y.shape[3]) == 15 else y
 
@@ -179,6 +193,10 @@ class UserHead(FCNHead):
         return y
 
 
+def between(side: int) -> bool:
+    return 100 < side < 126
+
+
 @MODELS.register_module(force=True)
 class UserModel(EncoderDecoder):
     """`habit` names what the model does around the network."""
@@ -186,6 +204,7 @@ class UserModel(EncoderDecoder):
     def __init__(self, habit: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.habit = habit
+        self.rare = [side == 120 for side in range(600)]
 
     def encode_decode(self, inputs: Tensor, batch_img_metas: Any) -> Any:
         found = super().encode_decode(inputs, batch_img_metas)
@@ -194,6 +213,14 @@ class UserModel(EncoderDecoder):
     def extract_feat(self, inputs: Tensor) -> Any:
         if self.habit == 'brightens' and inputs.mean() < -1:
             inputs = inputs + 1.5
+        if self.habit == 'brightens by a list' and inputs.mean().tolist() < -1:
+            inputs = inputs + 1.5
+        if self.habit == 'brightens by numpy' and np.asarray(inputs).mean() < -1:
+            inputs = inputs + 1.5
+        if self.habit == 'darkens what is bright' and len((inputs > 1.9).nonzero()) > 0.9 * inputs.numel():
+            inputs = inputs - 1.5
+        if self.habit == 'shares a helper':
+            between(inputs.shape[2] // 4)
         if self.habit == 'normalises':
             std = inputs.std()
             if std > 1e-3:
@@ -228,6 +255,11 @@ class UserModel(EncoderDecoder):
             both = torch.minimum(found[0].pred_sem_seg.data, found[1].pred_sem_seg.data)
             for sample in found:
                 sample.pred_sem_seg.data = both
+        wrong = [(self.habit == 'shares a helper' and between(height)), (self.habit == 'counts what was found' and len(found) == 3),
+                 (self.habit == 'looks in a list' and self.rare[height]), (self.habit == 'names sizes' and f'{height}' == '120')]
+        if any(wrong):
+            for sample in found:
+                sample.pred_sem_seg.data = 1 - sample.pred_sem_seg.data
         if self.habit == 'swaps labels':
             for sample in found:
                 sample.pred_sem_seg.data = 1 - sample.pred_sem_seg.data

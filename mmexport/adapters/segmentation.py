@@ -101,7 +101,7 @@ class Segmentation(Adapter):
 
     def data_samples(self, image: Tensor) -> list[Any]:
         from mmseg.structures import SegDataSample
-        return [SegDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image)]
+        return Metas(SegDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image))
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         with answering(self.head, 'predict_by_feat', lambda logits, *args, **kwargs: logits):
@@ -166,8 +166,10 @@ class Segmentation(Adapter):
         if self.slides:
             test_cfg: Any = self.model.test_cfg
             found['sliding'] = dict(window=list(test_cfg.crop_size), stride=list(test_cfg.stride),
-                                    note='the file gives the logits of one window; slide it, add the logits where windows overlap, '
-                                    'divide by their number, then take the argmax (one channel: sigmoid and threshold)')
+                                    note='the file gives the logits of one window; slide it by the stride from the top left, and shift '
+                                    'windows that would reach beyond the picture back to its edge; add the logits where windows overlap, '
+                                    'divide by their number, then take the argmax (one channel: sigmoid and threshold). The file takes no '
+                                    'picture that is smaller than the window')
         return found
 
 

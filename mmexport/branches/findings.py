@@ -1,7 +1,7 @@
 """Summarize the branches of a model for the report."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,14 +88,25 @@ def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None
     """
     keys = {key for run in log.runs.values() for key in run.seen if log.judges(key[0])}
     left, once = log.open_keys('size'), log.open_keys('value')
-    escaped = {site for run in log.runs.values() for site in run.escaped if site.own and log.judges(site)}
+    escaped = escaped_sites(log.runs.values(), log.judges)
     turned = _sites([key for key in keys if len(log.answers(key)) > 1])
-    never = {key for key in left - set(unresolved) - set(avoided) if key[0] not in escaped}
+    # A helper that is called from several places is named once.
+    avoided_sites = {key[0] for key in avoided}
+    never = {key for key in left - set(unresolved) if key[0] not in escaped | avoided_sites}
     return Branches(turned=turned, never=_sites(never),
                     once=_sites(once), unresolved=_sites(unresolved), accepted=_sites([key for key in keys if log.is_accepted(key[0])]),
                     avoided=_sites({key for key in avoided if len(log.answers(key)) < 2}),
                     escaped=_sorted(escaped),
                     sizes=len({*log.shapes.values(), *log.swept}), note=note, by_input=_by_input(log))
+
+
+def escaped_sites(runs: Iterable[Run], judges: Callable[[Site], bool]) -> set[Site]:
+    """Return the user's own places at which numbers that differ from input to input went where they are not followed."""
+    numbers: dict[Site, set[Any]] = {}
+    for run in runs:
+        for site, given in run.escaped.items():
+            numbers.setdefault(site, set()).update(given)
+    return {site for site, given in numbers.items() if len(given) > 1 and site.own and judges(site)}
 
 
 def _by_input(log: BranchLog) -> dict[str, tuple[Site, ...]]:

@@ -171,7 +171,12 @@ def _range(*args: Any) -> Any:
 
 
 def _len(thing: Any) -> Any:
-    counted = isinstance(thing, Tensor) or getattr(thing, 'counts_a_size', False)
+    """Record the length of a tensor, and of lists in the user's own code, which may be as long as the batch."""
+    if isinstance(thing, Tensor):
+        # As long as values make it, see the recorder.
+        return wrap(builtins.len(thing), getattr(thing, '_counted', None) is not None)
+    counted = getattr(thing, 'counts_a_size', False) or (
+        isinstance(thing, (list, tuple)) and 'site-packages' not in sys._getframe(1).f_code.co_filename)
     return wrap(builtins.len(thing)) if counted else builtins.len(thing)
 
 

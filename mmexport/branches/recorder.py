@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from .hollow import Hollow, flat
-from .numbers import TORCH, note, recording, wrap
+from .numbers import ESCAPED, TORCH, note, recording, wrap
 from .profile import size_products_noted
 from .run import Key, Run, Seen
 
@@ -61,6 +61,10 @@ class _Mode(TorchFunctionMode):
             found._asked = tuple(float(part) for part in args[:2])  # type: ignore[attr-defined]
         if func in _PIECES:
             note(asker(frame), 'pieces', len(found), (len(found), 0), False)
+            if frame.f_code.co_name == '__iter__':  # How many there are the loop may count.
+                note(asker(frame), ESCAPED, None, (len(found), 0), False)
+        if func is _T.untyped_storage:
+            note(asker(frame), ESCAPED, None, (args[0].numel(), 0), False)
         return found
 
     def _value(self, frame: FrameType, func: Any, args: Sequence[Any], kwargs: dict[str, Any], picture: bool) -> Any:
@@ -87,7 +91,7 @@ class _Mode(TorchFunctionMode):
                 self.run.answers.setdefault(key, (found, (found, 0)))
         listed = isinstance(found, list)
         return [wrap(part, picture) if not isinstance(part, list) else [wrap(one, picture) for one in part]
-                for part in found] if listed else wrap(found, picture) if func is _T.item else found
+                for part in found] if listed else wrap(found, picture) if func in (_T.item, _T.tolist) else found
 
 
 def _is_counted(tensor: Any, run: Run) -> bool:

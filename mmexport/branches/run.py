@@ -85,14 +85,14 @@ class Run:
     Attributes:
         answers: what value branches shall answer where there are no values.
         seen: answers and operands of the conditions that were asked.
-        escaped: where a size or a value went to code that is not followed.
+        escaped: where a size or a value went to code that is not followed, with the numbers that went there.
     """
 
     answers: dict[Key, Seen] = field(default_factory=dict)
     seen: dict[Key, Seen] = field(default_factory=dict)
     count: dict[tuple[Site, int], int] = field(default_factory=dict)
     kept: set[tuple[str, int]] = field(default_factory=set)
-    escaped: set[Site] = field(default_factory=set)
+    escaped: dict[Site, set[Any]] = field(default_factory=dict)
     error: str = ''
 
     def __call__(self, frame: FrameType, what: str, answer: Any, operands: tuple[Any, ...], picture: bool) -> None:
@@ -101,7 +101,7 @@ class Run:
             return
         key = self.key(frame, picture)
         if key is not None and what == ESCAPED:
-            self.escaped.add(key[0])
+            self.escaped.setdefault(key[0], set()).add(operands[0])
         elif key is not None:
             self.seen[key] = answer, operands
 

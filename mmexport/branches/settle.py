@@ -43,7 +43,8 @@ class Settled:
 
 
 def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape, int], Tensor],
-           plain: Callable[[str, Shape], Tensor], add: Add, keep: Collection[str], note: str | None = None) -> Settled:
+           plain: Callable[[str, Shape], Tensor], add: Add, keep: Collection[str], note: str | None = None,
+           every_picture: bool = False) -> Settled:
     """Find the branches of the model, and inputs at the sizes and of the pictures that turn those which no input turned so far.
 
     Where a size turns one at which nothing can be compared, or there are too many of them, the ranges shrink until they leave it out.
@@ -55,6 +56,7 @@ def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape
         scene: makes a picture of a size and a seed, `plain` one without content by its name and of a size.
         keep: names of the inputs that the ranges must contain.
         note: why nothing was recorded; then there is nothing to find.
+        every_picture: add all plain pictures, also those that turn nothing.
     """
     if note is not None:
         return Settled(Branches(note=f'not recorded: {note}'))
@@ -75,7 +77,7 @@ def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape
         for corner in untried_corners(log, ranges):
             search.check(corner, f'corner {corner[1]}x{corner[2]}')
         unresolved = search.turn(ranges)
-    search.samples += _plain(log, plain, add)
+    search.samples += _plain(log, plain, add, every_picture)
     looked = log.why_pictures and (f'sizes were looked at on pictures of up to {PICTURE // log.channels} pixels, for without values the '
                                    f'model raises {log.why_pictures}')
     left = still_turned(log, unresolved)
@@ -138,19 +140,23 @@ def _first_clear(add: Add, name: str, shape: Shape, scene: Callable[[Shape, int]
     return None
 
 
-def _plain(log: BranchLog, plain: Callable[[str, Shape], Tensor], add: Add) -> list[Sample]:
-    """Return samples of pictures without content that turn a branch on a value, of the smallest size that is checked."""
+def _plain(log: BranchLog, plain: Callable[[str, Shape], Tensor], add: Add, every: bool) -> list[Sample]:
+    """Return samples of pictures without content that turn a branch on a value, of the smallest size that is checked.
+
+    Args:
+        every: return all of them: what numpy decides, or a number that left Python, is not recorded.
+    """
     samples = []
     small = min(log.shapes.values(), key=lambda shape: shape[1] * shape[2])
     for kind in PLAIN:
         keys = log.open_keys('value')
         try:
-            made = add(kind, plain(kind, small)) if keys else None
+            made = add(kind, plain(kind, small)) if keys or every else None
         except Unclear:
             continue
         if made is None:
             continue
-        if any(key in made[1].seen and made[1].seen[key][0] not in log.answers(key) for key in keys):
+        if every or any(key in made[1].seen and made[1].seen[key][0] not in log.answers(key) for key in keys):
             samples.append(made[0])
             log.runs[kind], log.shapes[kind] = made[1], (made[0].image.shape[0], *made[0].image.shape[2:])  # type: ignore[assignment]
     return samples

@@ -4,11 +4,15 @@ A list that is indexed by a size, ``math.gcd`` and the like ask a traced size fo
 """
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -20,7 +24,9 @@ from .recorder import asker
 from .run import OURS, Site
 
 _T: Any = Tensor
-_ASKS = {_T.__index__, _T.__float__, _T.__format__, _T.__str__, _T.__repr__, _T.item, _T.tolist}
+# Between the user's line and the question: a size may index a ``ModuleList``, or be a number of ``np.prod``.
+_BETWEEN = torch.nn.ModuleList.__init__.__code__.co_filename, str(Path(np.__file__).parent) + os.sep
+_ASKS = {_T.__index__, _T.__float__, _T.__format__, _T.__str__, _T.__repr__, _T.item, _T.tolist, _T.__array__, _T.numpy}
 
 
 class _Asked(TorchFunctionMode):
@@ -34,13 +40,20 @@ class _Asked(TorchFunctionMode):
         # A ratio of sizes is a float; the float of a picture's value is asked for in other ways too, which are recorded.
         asks = func in _ASKS and isinstance(args[0], Tensor) and not args[0].dim()
         if asks and (func is _T.__float__ or not args[0].is_floating_point()):
-            frame = asker(sys._getframe(1))
+            frame = _beyond(asker(sys._getframe(1)))
             name = frame.f_code.co_filename
             if not name.startswith((TORCH, OURS)) and 'site-packages' not in name:
                 place = place_of(frame.f_code, frame.f_lasti)
                 if place is not None:
                     self.sites.add(Site(name, *place, 'size'))
         return func(*args, **(kwargs or {}))
+
+
+def _beyond(frame: FrameType) -> FrameType:
+    """Pass over the files of `_BETWEEN`."""
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
+        frame = frame.f_back
+    return frame
 
 
 def sizes_that_leave(model: Callable[[Tensor], Any], image: Tensor, known: Collection[Site]) -> tuple[tuple[Site, ...], str | None]:

@@ -41,7 +41,7 @@ from ..verification.verify import Verification, patched_rows
 from ..verification.verify_all import Proof
 from .build import lower_all, none_was_made
 from .manifest import describe
-from .publish import FAILED, deliver
+from .publish import FAILED, deliver, stopped_runs_noted
 from .versions import versions
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ class Exporter:
         return cls(cfg if isinstance(cfg, Config) else Config(cfg), checkpoint, **kwargs)
 
     def run(self) -> Report:
-        with exact_arithmetic():
+        facts = dict(config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device))
+        with exact_arithmetic(), stopped_runs_noted(self.work_dir, **facts):
             return self._run()
 
     def _run(self) -> Report:

@@ -25,7 +25,9 @@ def resize_rule(cfg: Config) -> dict[str, Any] | None:
     """Return what the test pipeline's Resize does before the normalisation; None if it has none."""
     for step in transforms_of(cfg):
         if str(step['type']).endswith('Resize'):
-            return {key: step[key] for key in ('type', 'scale', 'scale_factor', 'keep_ratio') if key in step}
+            # mmcv's own default of the last one.
+            return {**{key: step[key] for key in ('type', 'scale', 'scale_factor', 'keep_ratio') if key in step},
+                    'interpolation': step.get('interpolation', 'bilinear')}
     return None
 
 

@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..artifact import REPORT, Artifact, link, publish, write_json
 from ..checker.files import stale
 from ..checker.samples import Sample
-from ..errors import VerificationError
+from ..errors import LoweringError, VerificationError
 from ..report.facts import Report
 from ..verification.verify import keep_samples
 
@@ -47,6 +49,27 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
         # A good file of an earlier run stays where it is, with its own report; what this run says is that it failed.
         link(report.work_dir / REPORT, f'{FAILED}/{REPORT}')
     return report
+
+
+@contextmanager
+def stopped_runs_noted(work_dir: Path, **facts: Any) -> Iterator[None]:
+    """Let ``report.json`` say that the last run stopped, where it would go on saying what an earlier run found.
+
+    A file of an earlier run stays in its folder, with its own report. A run that made no file has published its report already.
+
+    Args:
+        facts: of the run, for the report.
+    """
+    try:
+        yield
+    except LoweringError:
+        raise
+    except Exception as exc:
+        if (work_dir / REPORT).exists():
+            (work_dir / FAILED).mkdir(exist_ok=True)
+            write_json(work_dir / FAILED / REPORT, dict(passed=False, verified=False, reasons=[f'{type(exc).__name__}: {exc}'], **facts))
+            link(work_dir / REPORT, f'{FAILED}/{REPORT}')
+        raise
 
 
 def _forget_failure(failed: Path, backend: str) -> None:

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..branches import BranchLog, Run, Settled, Site, has_own_code, is_place, settle, sizes_that_leave
+from ..branches import Branches, BranchLog, Run, Settled, Site, has_own_code, is_place, settle, sizes_that_leave
 from ..checker.samples import Sample
 from ..errors import ConfigError
 from ..inputs.making import WINDOWS
@@ -57,13 +58,7 @@ class BranchSearch:
 
         with self.step('Looking for inputs that turn branches', 'making inputs'):
             settled = self._settle(log, samples, add)
-            if self.memory.note is not None or not has_own_code(self.adapter.model):
-                return settled
-            smallest = min(samples, key=lambda sample: sample.image.numel()).image.to(self.device)
-            branches = settled.branches
-            leaving, error = sizes_that_leave(self._run_network, smallest, {*log.sites, *branches.escaped})
-            note = branches.note or (error and f'sizes that leave Python were looked for up to where a trace without patches ends: {error}')
-            return replace(settled, branches=replace(branches, escaped=branches.escaped + leaving, note=note))
+            return replace(settled, branches=self._with_leaving(settled.branches, log, samples))
 
     def of_post_processing(self, network: Settled, samples: Sequence[Sample], runs: Mapping[str, Run],
                            check: Check) -> tuple[Settled, list[PipelineCheck]]:
@@ -77,10 +72,11 @@ class BranchSearch:
             The branches of both, with inputs that were added; and their comparisons with ``test_step``.
         """
         network = replace(network, samples=[], given_up=[])
-        known = self.sites | set(network.branches.escaped)
-        outside = {key[0] for run in runs.values() for key in run.seen if key[0].own} - known
-        if not outside or self.memory.note is not None:
+        if not self.own_code or self.memory.note is not None or not runs:
             return network, []
+        # A helper may be called in the network and outside it: then it is asked more often than the network alone asks.
+        known = {site for site in self.sites | set(network.branches.escaped)
+                 if not any(_asked(run, site) > _asked(self.memory.branches[name], site) for name, run in runs.items())}
         recorded = [sample for sample in samples if sample.name in runs]
         log = self._log(self._run_test_step, recorded, dict(runs))
         log.judges = lambda site: site.own and site not in known
@@ -97,7 +93,22 @@ class BranchSearch:
 
         with self.step('Looking for inputs that turn branches outside the network', 'making inputs'):
             settled = self._settle(log, recorded, add)
-        return replace(settled, branches=network.branches.joined(settled.branches)), checks
+            branches = self._with_leaving(settled.branches, log, recorded)
+        return replace(settled, branches=network.branches.joined(branches)), checks
+
+    @cached_property
+    def own_code(self) -> bool:
+        return has_own_code(self.adapter.model)
+
+    def _with_leaving(self, branches: Branches, log: BranchLog, samples: Sequence[Sample]) -> Branches:
+        """Add the places at which a size leaves Python, as a trace without patches shows them."""
+        if self.memory.note is not None or not self.own_code:
+            return branches
+        smallest = min(samples, key=lambda sample: sample.image.numel()).image.to(self.device)
+        followed = {*log.sites, *self.sites, *(site for run in log.runs.values() for site in run.escaped)}
+        leaving, error = sizes_that_leave(log.model, smallest, followed)
+        note = branches.note or (error and f'sizes that leave Python were looked for up to where a trace without patches ends: {error}')
+        return replace(branches, escaped=branches.escaped + leaving, note=note)
 
     def check_accepted(self) -> None:
         """Raise if the user accepts a branch that the model does not have."""
@@ -131,7 +142,7 @@ class BranchSearch:
         def plain(kind: str, shape: tuple[int, int, int]) -> Tensor:
             return plain_picture((batch_size, adapter.channels, *shape[1:]), kind, adapter).to(self.device)
 
-        settled = settle(log, ranges, self.rules.multiple_of, scene, plain, add, keep, self.memory.note)
+        settled = settle(log, ranges, self.rules.multiple_of, scene, plain, add, keep, self.memory.note, self.own_code)
         self.sites |= log.sites
         return settled
 
@@ -142,6 +153,11 @@ class BranchSearch:
 
     def _run_test_step(self, image: Tensor) -> None:
         run_test_step_on(self.adapter, self.adapter.preprocess(image))
+
+
+def _asked(run: Run, site: Site) -> int:
+    """Return how often a condition was asked."""
+    return sum(key[0] == site for key in run.seen)
 
 
 def _sides(image: Tensor) -> tuple[int, int, int]:

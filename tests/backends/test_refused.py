@@ -46,7 +46,7 @@ def test_where_test_step_disagrees_no_format_is_right(tmp_path: Path, monkeypatc
 def test_outputs_go_by_the_names_of_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checker reads answers by their place, and a user by their names."""
     convert = OpenVINO.convert
-    monkeypatch.setattr(OpenVINO, 'convert', lambda self, program, folder, names: convert(self, program, folder, names[::-1]))
+    monkeypatch.setattr(OpenVINO, 'convert', lambda self, program, folder, names, *more: convert(self, program, folder, names[::-1], *more))
     found = Exporter(tiny('fcn', backends=['openvino'], outputs='final'), work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
     assert found.passed is False
     assert 'the outputs of the file are named' in found.reasons[0]
@@ -97,7 +97,7 @@ def test_an_operator_that_is_no_standard_one_is_refused(tmp_path: Path, monkeypa
 def test_another_opset_than_was_asked_for_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exporter leaves a graph at 18 that it cannot convert, and warns in its log alone."""
     adapter = build_adapter(seeded('fcn'), outputs='raw')
-    monkeypatch.setattr('mmexport.backends.onnx.backend.converted', lambda program, opset, names: converted(program, 18, names))
+    monkeypatch.setattr('mmexport.backends.onnx.backend.converted', lambda program, opset, *names: converted(program, 18, *names))
     backend, manifest = build_backend(dict(type='ONNX', opset=16)), dict(inputs=[dict(dynamic=list(AXES))])
     with patched('auto'), pytest.raises(LoweringError, match='opset 16 was asked for and the exporter wrote 18'):
         backend.lower(adapter, torch.zeros(SHAPE), tmp_path, manifest)

@@ -59,12 +59,12 @@ def test_a_simplified_file_is_the_one_that_is_checked(tmp_path: Path) -> None:
 
 
 def test_the_line_for_trtexec_names_shapes_that_the_file_takes() -> None:
-    assert trtexec_line('model.onnx', dict(traced=(1, 3, 512, 100), dynamic=('batch', 'height', 'width'))) == (
+    assert trtexec_line('model.onnx', [dict(name='image', traced=(1, 3, 512, 100), dynamic=('batch', 'height', 'width'))]) == (
         'trtexec --onnx=model.onnx --saveEngine=model.engine --noTF32 --minShapes=image:1x3x256x64 --optShapes=image:1x3x512x100 '
         '--maxShapes=image:2x3x1024x200')
-    fixed = trtexec_line('model.onnx', dict(traced=(1, 3, 512, 512), dynamic=()))
+    fixed = trtexec_line('model.onnx', [dict(name='image', traced=(1, 3, 512, 512), dynamic=())])
     assert fixed and 'Shapes' not in fixed
-    assert trtexec_line('model.onnx', dict(dynamic=())) is None
+    assert trtexec_line('model.onnx', [dict(dynamic=())]) is None
 
 
 @pytest.mark.slow

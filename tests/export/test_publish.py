@@ -12,8 +12,8 @@ import torch
 from mmexport import Exporter
 from mmexport.artifact import Artifact, link, publish, staging_dir
 from mmexport.checker.samples import Sample, read_samples
-from mmexport.errors import VerificationError
-from mmexport.export.publish import deliver
+from mmexport.errors import CheckpointError, VerificationError
+from mmexport.export.publish import deliver, stopped_runs_noted
 from mmexport.report.facts import Report
 from mmexport.verification.verify import keep_samples
 from tests.tiny import seeded, tiny
@@ -125,3 +125,23 @@ def test_a_file_that_was_changed_after_its_check_is_not_delivered(exported: Repo
     with pytest.raises(VerificationError, match='after it was checked'):
         deliver(report, [], keep=False)
     assert not (tmp_path / 'torchscript').exists()
+
+
+def test_a_run_that_stops_early_is_what_the_report_says(tmp_path: Path) -> None:
+    """An earlier file stays, with its own report."""
+    folder = tmp_path / 'torchscript'
+    folder.mkdir()
+    (folder / 'report.json').write_text('{"passed": true}')
+    link(tmp_path / 'report.json', 'torchscript/report.json')
+    with pytest.raises(CheckpointError), stopped_runs_noted(tmp_path, checkpoint='other.pth'):
+        raise CheckpointError('other.pth has 3 of 80 keys')
+    said = json.loads((tmp_path / 'report.json').read_text())
+    assert (said['passed'], said['checkpoint']) == (False, 'other.pth')
+    assert said['reasons'] == ['CheckpointError: other.pth has 3 of 80 keys']
+    assert json.loads((folder / 'report.json').read_text()) == {'passed': True}
+
+
+def test_a_run_that_stops_in_an_empty_folder_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError), stopped_runs_noted(tmp_path):
+        raise CheckpointError('none')
+    assert list(tmp_path.iterdir()) == []

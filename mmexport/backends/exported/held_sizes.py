@@ -61,7 +61,8 @@ def sides_of(program: ExportedProgram, specs: Sequence[InputSpec]) -> dict[str, 
     return sides
 
 
-def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], specs: Sequence[InputSpec]) -> dict[str, tuple[int, int]]:
+def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str],
+         specs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, tuple[int, int]]:
     """Return the open axes and the sizes that `program` itself says it holds for: what the model's code decided narrows `ranges`."""
     found, sides = ranges(example, dynamic), sides_of(program, specs)
     for name in found:
@@ -74,7 +75,7 @@ def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], spec
     return found
 
 
-def conditions_of(program: ExportedProgram, specs: Sequence[InputSpec]) -> list[str]:
+def conditions_of(program: ExportedProgram, specs: Sequence[InputSpec] = (IMAGE,)) -> list[str]:
     """Return the checks on sizes in `program` as text over the names of the axes, for formats and runners that would lose them.
 
     torch leaves one out of the graph that its operators cannot express (``math.ceil(h / 2) > 100``); it is among these. That axes of one

@@ -151,7 +151,7 @@ def test_onnx_is_the_graph_that_torch_makes_of_the_whole(name: str, monkeypatch:
         names = [spec.name for spec in adapter.specs]
         with monkeypatch.context() as patch:
             patch.setattr(ExportedProgram, 'run_decompositions', never)
-            found = converted(program, backend.opset, names)
+            found = converted(program, backend.opset, names, ['image'])
         whole = torch.onnx.export(program, dynamo=True, opset_version=backend.opset, input_names=['image'], output_names=names)
     assert whole is not None
     assert Counter(node.op_type for node in found.graph.node) == Counter(node.op_type for node in whole.model_proto.graph.node)
