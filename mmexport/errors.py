@@ -5,6 +5,7 @@
     |   +-- CheckpointError
     |   +-- ConfigError
     |   +-- UnsupportedModelError     no adapter knows this architecture
+    |   +-- EagerError                the unpatched model itself fails on its inputs
     +-- SetupError                3   a package is missing or has the wrong version
     |   +-- MissingOpError            a compiled mmcv op was called where there is none
     +-- PatchError                1   a patch names something that upstream does not have
@@ -70,6 +71,10 @@ class LoweringError(MMExportError):
         self.stack = stack
 
 
+class EagerError(InputError):
+    """Report that the unpatched model itself fails on an input."""
+
+
 class DeviceError(MMExportError):
     """Report tensors that would lie on the wrong device."""
 
@@ -100,7 +105,7 @@ def last_line(exc: BaseException) -> str:
 
 @contextmanager
 def eager_in_words(images: Mapping[str, Tensor], hint: bool = True) -> Iterator[None]:
-    """Raise an `InputError` that names `images` where the unpatched eager model fails on them with any exception.
+    """Raise an `EagerError` that names `images` where the unpatched eager model fails on them with any exception.
 
     Args:
         hint: whether another size can help.
@@ -111,5 +116,5 @@ def eager_in_words(images: Mapping[str, Tensor], hint: bool = True) -> Iterator[
         raise
     except Exception as exc:
         shapes = ', '.join(f'{name} {tuple(image.shape)}' for name, image in images.items())
-        raise InputError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {last_line(exc)}'
+        raise EagerError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {last_line(exc)}'
                          + ('. Other sizes: --shape, export.verify.shapes' if hint else '')) from exc

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, LoweringError, MMExportError, eager_in_words, first_line, last_line
+from ..errors import EagerError, LoweringError, MMExportError, eager_in_words, first_line, last_line
 from .plan import OUTPUTS, Job, path_of
 
 if TYPE_CHECKING:
@@ -99,9 +99,8 @@ def _prepared(job: Job, weights: Path) -> tuple[Config, Path]:
         cfg = _config(job, job.shape)
         try:
             return cfg, _seeded(cfg, weights, job.shape)
-        except InputError as exc:
-            if 'eager' not in str(exc):
-                raise
+        except EagerError:
+            pass
     cfg = _config(job, None)
     return cfg, _seeded(cfg, own if job.shape else weights, (0, 0))
 
