@@ -82,7 +82,7 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     cfg.merge_from_dict({'export.backends': [backend], 'export.inputs': dict(shape=size), 'export.outputs': 'raw'})
     exporter = Watched(cfg, str(folder / 'c.pth'), folder / 'w')
     others, started = Others(), time.perf_counter()
-    report = exporter.run()
+    report, = exporter.run()
     total, busy = time.perf_counter() - started - exporter.plain_s, others.load()
     found = report.checks[0].found or {}
     running = sum(seconds for step, seconds in report.seconds.items() if step.startswith('Running'))

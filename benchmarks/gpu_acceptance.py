@@ -74,7 +74,7 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
     from mmexport.patching import patched
     from mmexport.utils.progress import Progress
     from mmexport.verification.expected import expect, second_look, with_patched
-    from mmexport.verification.memory import Memory
+    from mmexport.verification.network_runs import NetworkRuns
     from mmexport.verification.verify import verify
     cfg, model = seeded(name, args.tiny)
     stop_gradients(model)
@@ -88,17 +88,17 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
         for place in devices:
             adapter.to(place)
             images = scenes(plan.shapes, adapter, place)
-            memory = Memory()
-            expected = expect(adapter, images, TOLERANCE, NOISES, memory)
+            runs = NetworkRuns()
+            expected = expect(adapter, images, TOLERANCE, NOISES, runs)
             with patched('auto'):
-                samples[place] = with_patched(adapter, expected, place, memory)
+                samples[place] = with_patched(adapter, expected, place, runs)
                 manifest = dict(outputs=[spec.as_dict() for spec in adapter.specs], num_classes=adapter.num_classes)
                 files[place] = backend.lower(adapter, images['traced'], Path(folder) / place.type, manifest)
         checks: dict[str, Any] = {}
         for made_on, artifact in files.items():
             for run_on in devices:
                 check = verify(artifact, samples[run_on], TOLERANCE, run_on, Path(folder) / 'scratch')
-                closer = second_look(adapter.to(run_on), samples[run_on], [check], TOLERANCE, run_on, Memory(), Progress(quiet=True))
+                closer = second_look(adapter.to(run_on), samples[run_on], [check], TOLERANCE, run_on, NetworkRuns(), Progress(quiet=True))
                 if closer is not None:
                     check = verify(artifact, closer, TOLERANCE, run_on, Path(folder) / 'scratch')
                 checks[f'lowered on {made_on}, run on {run_on}'] = dict(passed=check.passed, reason=check.reason, worst=worst(check.rows))

@@ -70,7 +70,7 @@ def run(name: str, outputs: str, formats: list[str]) -> list[dict[str, Any]]:
     from tests.tiny import seeded, tiny
     with tempfile.TemporaryDirectory() as folder:
         try:
-            report = Exporter(tiny(name, outputs=outputs, backends=formats), work_dir=folder, model=seeded(name)).run()
+            report, = Exporter(tiny(name, outputs=outputs, backends=formats), work_dir=folder, model=seeded(name)).run()
         except LoweringError as exc:
             return [dict(format=form, result=str(exc)[:300]) for form in formats]
         rows = [dict(format=form, result=reason[:300]) for form, reason in report.failures.items()]

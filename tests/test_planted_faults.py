@@ -21,11 +21,11 @@ from mmexport.cli.outcome import exit_code
 from mmexport.export.exporter import Exporter
 from mmexport.registry import BACKENDS
 from mmexport.report.facts import Report
-from mmexport.verification.memory import Memory
+from mmexport.verification.reference import Reference
 from tests.tiny import SHAPE, seeded, tiny
 
 Outputs = tuple[Tensor, ...]
-MEMORY: dict[str, Memory] = {}
+REFERENCES: dict[tuple[str, str], Reference | None] = {}
 
 
 class Spoiled(nn.Module):
@@ -91,7 +91,11 @@ def export(work_dir: Path, name: str = 'mask2former_r50', **section: Any) -> Rep
     """Small, on shared eager runs."""
     cfg = tiny(name, **{'outputs': 'raw', **section})
     # What a diagnosis says of these is the business of tests/diagnosis.
-    return Exporter(cfg, model=seeded(name), work_dir=work_dir, memory=MEMORY.setdefault(name, Memory()), diagnose=False).run()
+    key = name, repr(section.get('verify'))
+    exporter = Exporter(cfg, model=seeded(name), work_dir=work_dir, reference=REFERENCES.get(key), diagnose=False)
+    report, = exporter.run()
+    REFERENCES[key] = exporter.reference
+    return report
 
 
 def assert_caught(report: Report, words: str, work_dir: Path) -> None:
@@ -141,9 +145,7 @@ def _zeros_under_a_tracer(right: Any, *args: Any) -> Tensor:
     (_levels_swapped, 'the fault is in a patch'), (_off_by_one_in_a_hundred, 'the fault is in a patch'),
     (_zeros_under_a_tracer, 'the fault is in the lowered file')])
 def test_wrong_deformable_attention_is_caught_and_placed(change: Any, words: str, tmp_path: Path) -> None:
-    MEMORY.pop('mask2former_r50', None)  # Patched runs are remembered too, and these differ.
     report = export(tmp_path, patches=['auto', Wrong(change), 'PixelDecoderShapes'])
-    MEMORY.pop('mask2former_r50', None)
     assert_caught(report, words, tmp_path)
 
 
@@ -153,7 +155,7 @@ def test_unseeded_weights_are_vacuous_not_a_pass(tmp_path: Path) -> None:
     model = build_model(cfg)
     for parameter in model.decode_head.parameters():
         parameter.data.zero_()
-    report = Exporter(cfg, model=model, work_dir=tmp_path).run()
+    report, = Exporter(cfg, model=model, work_dir=tmp_path).run()
     assert exit_code(report, False) == 1
     assert 'vacuous' in ' '.join(report.reasons)
     assert 'make_checkpoint' in ' '.join(report.reasons)
@@ -172,7 +174,7 @@ def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: 
     assert export(tmp_path / 'one').passed
     other = build_model(tiny('mask2former_r50'))
     seed_model(other, seed=3)
-    assert Exporter(tiny('mask2former_r50', outputs='raw'), model=other, work_dir=tmp_path / 'other').run().passed
+    assert Exporter(tiny('mask2former_r50', outputs='raw'), model=other, work_dir=tmp_path / 'other').run()[0].passed
     folder = tmp_path / 'one' / 'torchscript'
     assert main([str(folder)]) == 0
     shutil.copy(tmp_path / 'other' / 'torchscript' / 'model.pt', folder / 'model.pt')
@@ -191,7 +193,7 @@ def test_a_file_that_disagrees_with_test_step_is_not_delivered(tmp_path: Path, m
     from mmexport.verification.test_step import PipelineCheck
     monkeypatch.setattr('mmexport.verification.reference.check_sample',
                         lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
-    report = Exporter(tiny('segformer_b0'), model=seeded('segformer_b0'), work_dir=tmp_path).run()
+    report, = Exporter(tiny('segformer_b0'), model=seeded('segformer_b0'), work_dir=tmp_path).run()
     assert_caught(report, 'test_step on traced: half of it', tmp_path)
 
 
@@ -204,21 +206,24 @@ def test_a_failing_run_is_what_the_report_of_the_folder_says(tmp_path: Path) -> 
     assert json.loads((tmp_path / 'torchscript' / 'report.json').read_text())['passed'] is True
 
 
-def test_one_memory_for_two_models_does_not_mix_them(tmp_path: Path) -> None:
+def test_the_reference_of_another_model_is_not_used(tmp_path: Path) -> None:
     from mmexport.model.build import build_model
     from mmexport.seeding import seed_model
-    memory = Memory()
     other = build_model(tiny('fcn'))
     seed_model(other, seed=3, size=SHAPE[2:])
-    for number, model in enumerate((seeded('fcn'), other)):
+    reference = None
+    for number, model in enumerate((seeded('fcn'), other, other)):
         cfg = tiny('fcn', outputs='raw')
-        assert Exporter(cfg, model=model, work_dir=tmp_path / str(number), memory=memory, diagnose=False).run().passed
+        exporter = Exporter(cfg, model=model, work_dir=tmp_path / str(number), reference=reference, diagnose=False)
+        assert exporter.run()[0].passed
+        assert (exporter.reference is reference) == (number == 2)
+        reference = exporter.reference
 
 
 def test_an_exporter_runs_again_on_changed_weights(tmp_path: Path) -> None:
     model = copy.deepcopy(seeded('fcn'))
     exporter = Exporter(tiny('fcn', outputs='raw'), model=model, work_dir=tmp_path, diagnose=False)
-    assert exporter.run().passed
+    assert exporter.run()[0].passed
     for parameter in model.parameters():
         parameter.data.mul_(1.02)
-    assert exporter.run().passed
+    assert exporter.run()[0].passed

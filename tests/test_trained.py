@@ -97,7 +97,7 @@ def test_one_channel_of_input_is_exported(tmp_path: Path) -> None:
             grey = [dict(type='LoadImageFromFile', color_type='grayscale'), dict(type='Resize', scale=(96, 64)), dict(type='PackSegInputs')]
             cfg.test_dataloader = dict(dataset=dict(pipeline=grey))
             cfg.export = dict(outputs='raw', inputs=dict(image=str(PACKAGED)))
-        report = Exporter(cfg, model=model, work_dir=tmp_path / str(channels), diagnose=False).run()
+        report, = Exporter(cfg, model=model, work_dir=tmp_path / str(channels), diagnose=False).run()
         assert report.artifacts[0].manifest['inputs'][0]['traced'][1] == channels
         assert (PACKAGED.stem in report.inputs) is (channels == 1)
         assert report.passed, report.reasons

@@ -16,7 +16,7 @@ from tests.user_code import config
 
 def export(work_dir: Path, head: str = 'plain', model: str = 'plain', **section: object) -> Report:
     cfg, checkpoint = config(head, model, **section)
-    return Exporter(cfg, checkpoint, work_dir, diagnose=False).run()
+    return Exporter(cfg, checkpoint, work_dir, diagnose=False).run()[0]
 
 
 @pytest.mark.parametrize('habit', ['branch_on_aspect', 'branch_on_area', 'branch_on_wide', 'branch_on_int', 'branch_between',
@@ -53,7 +53,7 @@ def test_the_diagnosis_names_the_branch(habit: str, backend: str, kind: str, cau
     """The line and what it is; an input that the file refuses is a kind of row of its own."""
     of_the_model = habit == 'brightens'
     cfg, checkpoint = config('plain' if of_the_model else habit, habit if of_the_model else 'plain', backends=[backend])
-    report = Exporter(cfg, checkpoint, tmp_path).run()
+    report, = Exporter(cfg, checkpoint, tmp_path).run()
     failed = next(row for row in report.checks[0].rows if not row.passed)
     assert failed.kind == kind
     assert any(('REFUSED' if kind == 'refused' else 'FAIL') in line for line in report.lines())

@@ -36,7 +36,6 @@ def command(**params: Any) -> int:
 def diagnose(args: SimpleNamespace) -> int:
     """Print the diagnoses; return 0 where every format can be lowered and agrees with eager, else 1."""
     from ..compat import check_packages
-    from ..errors import LoweringError, first_line
     from ..model.build import CheckpointOptions
     from ..model.config import load_config
     from .export import work_dir_of
@@ -48,19 +47,17 @@ def diagnose(args: SimpleNamespace) -> int:
     with TemporaryDirectory() as folder:
         exporter = Exporter(cfg, args.checkpoint, folder, device=args.device, quiet=False, samples=False,
                             options=CheckpointOptions(trust=args.trust_checkpoint))
-        try:
-            report = exporter.run()
-            passed, reasons = bool(report.passed), report.reasons
-        except LoweringError as exc:
-            passed, reasons = False, [first_line(exc)]
+        reports = exporter.run()
         repros = sorted(Path(folder).glob('failed/repro_*.py'))
         for repro in repros:
             (home / 'failed').mkdir(parents=True, exist_ok=True)
             shutil.copy(repro, home / 'failed' / repro.name)
-    found = exporter.consultation
+    diagnoses = [row for report in reports for row in report.diagnoses]
     if args.json:
-        Path(args.json).write_text(json.dumps([row.as_dict() for row in found.found], indent=1))
-    print('\n'.join(found.lines() or reasons or ['nothing is wrong: it can be lowered, and the file agrees with eager on every input']))
+        Path(args.json).write_text(json.dumps([row.as_dict() for row in diagnoses], indent=1))
+    reasons = [reason for report in reports for reason in report.reasons]
+    lines = [line for row in diagnoses for line in row.lines()]
+    print('\n'.join(lines or reasons or ['nothing is wrong: it can be lowered, and the file agrees with eager on every input']))
     for repro in repros:
         print(f'for an issue: {home / "failed" / repro.name}')
-    return 0 if passed else 1
+    return 0 if all(report.passed for report in reports) else 1

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from . import options as opt
 if TYPE_CHECKING:
     from mmengine.config import Config
 
-    from ..export.exporter import Exporter
 
 EXAMPLES = ('mmexport export configs/mask2former_r50.py ckpt.pth --backend torchscript',
             'mmexport export CONFIG CKPT --backend all --image pictures/ --shape 512 1024',
@@ -60,15 +58,15 @@ def export(args: SimpleNamespace) -> int:
     from .printing import print_lines
     if args.progressive:
         return export_progressively(args)
-    codes = []
-    for exporter in exporters(args):
-        report = exporter.run()
+    cfg, common = exporter_options(args)
+    from ..export.exporter import Exporter
+    reports = Exporter(cfg, args.checkpoint, work_dir_of(args), **common).run()
+    for report in reports:
         if not args.quiet:
             print_lines(report.lines(args.verbose))
         elif report.passed is False:
             print('\n'.join(report.reasons), file=sys.stderr)
-        codes.append(exit_code(report, args.no_verify))
-    return max(codes)
+    return max(exit_code(report, args.no_verify) for report in reports)
 
 
 def export_progressively(args: SimpleNamespace) -> int:
@@ -79,9 +77,9 @@ def export_progressively(args: SimpleNamespace) -> int:
     cfg, common = exporter_options(args)
     if len(args.outputs) > 1:
         raise ConfigError('--progressive keeps one file a format: name one of --outputs final raw')
-    for part, result in steps(standing, cfg, args.checkpoint, work_dir_of(args), **common):
+    for part, report in steps(standing, cfg, args.checkpoint, work_dir_of(args), **common):
         if not args.quiet:
-            print(f'part: {part}', *([str(result)] if isinstance(result, Exception) else result.lines()), sep='\n')
+            print(f'part: {part}', *report.lines(), sep='\n')
     print('\n'.join(standing.lines()), file=sys.stderr if args.quiet else sys.stdout)
     return 0 if standing.passed else 1
 
@@ -97,23 +95,6 @@ def exporter_options(args: SimpleNamespace) -> tuple[Config, dict[str, Any]]:
     options = CheckpointOptions(args.ema, args.trust_checkpoint, args.allow_partial)
     return cfg, dict(device=args.device, options=options, checking=not args.no_verify, samples=not args.no_samples, quiet=args.quiet,
                      fix=args.fix, diagnose=not args.no_diagnose)
-
-
-def exporters(args: SimpleNamespace) -> Iterator[Exporter]:
-    """Yield an Exporter for each of ``--outputs``, over one model and one set of eager runs."""
-    cfg, common = exporter_options(args)
-    from ..export.exporter import Exporter
-    from ..verification.memory import Memory
-    work_dir = work_dir_of(args)
-    if len(args.outputs) < 2:
-        yield Exporter(cfg, args.checkpoint, work_dir, **common)
-        return
-    common['memory'] = Memory()
-    for outputs in dict.fromkeys(args.outputs):
-        cfg.merge_from_dict({'export.outputs': outputs})
-        exporter = Exporter(cfg, args.checkpoint, work_dir / outputs, **common)
-        yield exporter
-        common.update(model=exporter.model, fit=exporter.fit)
 
 
 def work_dir_of(args: SimpleNamespace) -> Path:

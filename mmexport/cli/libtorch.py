@@ -41,7 +41,7 @@ def pytorch2libtorch(args: SimpleNamespace) -> int:
     from ..errors import InputError
     from ..export.exporter import Exporter
     from ..model.build import CheckpointOptions
-    from ..model.config import export_section, load_config
+    from ..model.config import export_section, levels_of, load_config
     from .outcome import exit_code
     from .overrides import parse_options
     cfg = load_config(args.config, parse_options(args.cfg_options))
@@ -53,12 +53,12 @@ def pytorch2libtorch(args: SimpleNamespace) -> int:
     cfg.merge_from_dict(section)
     if args.shape and len(args.shape) > 2:
         raise InputError(f'--shape {" ".join(map(str, args.shape))}: one side or two were expected, H W')
-    if args.show and export_section(cfg)['outputs'] != 'final':
-        raise InputError("--show draws label maps, and export.outputs is 'raw'")
+    if levels_of(section_of_cfg := export_section(cfg)) != ('final',) and (args.show or len(levels_of(section_of_cfg)) > 1):
+        raise InputError(f"export.outputs is {section_of_cfg['outputs']!r}: --show draws label maps, and one file is written")
     output = Path(args.output_file)
     exporter = Exporter(cfg, args.checkpoint, output.with_name(f'{output.name}.export'), args.device, checking=args.verify,
                         options=CheckpointOptions(trust=args.trust_checkpoint), quiet=False)
-    report = exporter.run()
+    report, = exporter.run()
     print('\n'.join(report.lines()))
     code = exit_code(report, not args.verify)
     if code == 0:

@@ -24,7 +24,8 @@ def overrides(args: SimpleNamespace) -> dict[str, Any]:
         settings['export.verify.accept_branches'] = list(args.accept_branch)
     if args.outputs:
         settings['export.outputs'] = args.outputs[0]
-    return {**settings, **parse_options(args.cfg_options)}
+    both = {'export.outputs': list(args.outputs)} if len(args.outputs or ()) > 1 else {}
+    return {**settings, **parse_options(args.cfg_options), **both}
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:

@@ -39,17 +39,16 @@ class Consultation:
     """Collect the diagnoses of one run in `found`; with `on` False none are made.
 
     Args:
+        dynamic: the open axes, and `multiple` what the sides of an input are multiples of.
         folder: where ``repro_<backend>.py`` is written.
         patches: makes the context in which the run's patches are on.
     """
 
-    def __init__(self, cfg: Config, dynamic: Sequence[str], tolerance: float, folder: Path, patches: Callable[[], Any], step: Progress,
-                 on: bool = True) -> None:
-        self.cfg, self.dynamic, self.tolerance, self.folder = cfg, tuple(dynamic), tolerance, folder
+    def __init__(self, cfg: Config, dynamic: Sequence[str], multiple: int, tolerance: float, folder: Path, patches: Callable[[], Any],
+                 step: Progress, on: bool = True) -> None:
+        self.cfg, self.dynamic, self.multiple, self.tolerance, self.folder = cfg, tuple(dynamic), multiple, tolerance, folder
         self.patches, self.step, self.on = patches, step, on
         self.found: list[Diagnosis] = []
-        # Of the sides of an input, as eager takes them.
-        self.multiple = 1
 
     def on_lowering(self, backend: Backend, adapter: Adapter, example: Tensor, error: LoweringError) -> None:
         """Diagnose why `backend` cannot lower `adapter`; call it with the patches applied."""
@@ -139,9 +138,6 @@ class Consultation:
         """Return a picture of the shape that `backend` lowers with."""
         program = isinstance(backend, ProgramBackend) and getattr(backend, 'dynamo', True)
         return _noise(generic(example, self.dynamic, self.multiple) if program else example)
-
-    def lines(self) -> list[str]:
-        return [line for found in self.found for line in found.lines()]
 
     @staticmethod
     def _sample(samples: Sequence[Sample], row: Comparison) -> Sample:

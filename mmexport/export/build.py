@@ -1,7 +1,7 @@
 """Lower one model to each format in turn."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -31,10 +31,3 @@ def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Te
         if backend.name in failed:
             consultation.on_lowering(backend, adapter, example, failed[backend.name])
     return artifacts, failed
-
-
-def none_was_made(failed: Mapping[str, LoweringError], consultation: Consultation) -> LoweringError:
-    """Return the error of a run that made no file."""
-    error = LoweringError('\n'.join(['; '.join(map(str, failed.values())), *consultation.lines()]))
-    error.__cause__ = list(failed.values())[-1]
-    return error

@@ -27,7 +27,7 @@ from ..inputs.shapes import open_axes, plan_shapes, ranges_of, traced_shape
 from ..inputs.size_rules import SizeRules
 from ..model.build import CheckpointOptions, check_device, load_model
 from ..model.checkpoint import LoadReport
-from ..model.config import export_section
+from ..model.config import export_section, levels_of
 from ..patching import Applied, Environment, patched
 from ..report.facts import Report
 from ..utils.gc import few_collections
@@ -35,11 +35,10 @@ from ..utils.precision import exact_arithmetic
 from ..utils.progress import Progress
 from ..verification.checker_process import waiting
 from ..verification.expected import with_patched
-from ..verification.memory import Memory
-from ..verification.reference import Reference, ReferenceMaker
+from ..verification.reference import Reference, ReferenceMaker, reference_key
 from ..verification.verify import Verification, patched_rows
 from ..verification.verify_all import Proof
-from .build import lower_all, none_was_made
+from .build import lower_all
 from .manifest import describe
 from .publish import FAILED, deliver, stopped_runs_noted
 from .versions import versions
@@ -59,32 +58,39 @@ class Exporter:
     Args:
         cfg: any OpenMMLab config; its ``export`` section is optional.
         checkpoint: a file, or None for the weights that the model is built with (or `model` has).
-        work_dir: gets a folder for each backend, with the report in it; what failed lies under ``failed/`` instead. Default:
-            ``work_dirs/CONFIG``.
+        work_dir: gets a folder for each backend, with the report in it; what failed lies under ``failed/`` instead. With several levels
+            of outputs each has a folder of its own in it. Default: ``work_dirs/CONFIG``.
         device: where the model runs, is lowered and is checked.
         options: how the checkpoint is read.
         checking: False only lowers; whatever was not run then reads None in the report.
         samples: keep inputs and expected outputs beside the file.
         model: a built and loaded model to use instead of building one, and `fit` how the checkpoint fitted it. Its parameters no longer
             require gradients afterwards.
-        memory: share it between two exporters of the same model and inputs, and the network runs once for both.
+        reference: of an earlier run; it is used again if it is of the same weights, inputs and options.
         diagnose: after a failure, look for the smallest module that fails; see `mmexport.diagnosis`.
         more_pictures: files to check besides those of ``export.inputs.image``; one that cannot be read is a note, no error.
         fix: mend, for the time of the export, what the device audit finds and can mend; else findings stop an export for CUDA.
+
+    Attributes:
+        adapter: of the last run, which the reference was computed with.
+        reference: of the last run.
 
     Raises:
         MMExportError: one of `mmexport.errors`; see there for which.
     """
 
+    adapter: Adapter
+
     def __init__(self, cfg: Config, checkpoint: str | None = None, work_dir: str | Path | None = None, device: str = 'cpu', *,
                  options: CheckpointOptions | None = None, checking: bool = True, samples: bool = True, quiet: bool = True,
-                 model: nn.Module | None = None, fit: LoadReport | None = None, memory: Memory | None = None, fix: bool = False,
+                 model: nn.Module | None = None, fit: LoadReport | None = None, reference: Reference | None = None, fix: bool = False,
                  diagnose: bool = True, more_pictures: Sequence[str] = ()) -> None:
         self.cfg, self.checkpoint, self.work_dir = cfg, checkpoint, Path(work_dir or default_work_dir(cfg.filename))
         self.section = export_section(cfg)
+        self.levels = levels_of(self.section)
         self.device = check_device(device)
-        self.options, self.checking, self.samples, self.model = options, checking, samples, model
-        self.fit, self.memory, self.fix, self.more_pictures = fit, memory or Memory(), fix, more_pictures
+        self.options, self.checking, self.samples, self.model, self.diagnose = options, checking, samples, model, diagnose
+        self.fit, self.reference, self.fix, self.more_pictures = fit, reference, fix, more_pictures
         backends = self.section['backends']
         self.backends = [build_backend(spec) for spec in (backends if isinstance(backends, (list, tuple)) else [backends])]
         names = [backend.name for backend in self.backends]
@@ -92,8 +98,6 @@ class Exporter:
             raise ConfigError(f'export.backends names one backend twice: {", ".join(names)}')
         self.tolerance = float(self.section['verify']['tolerance']['scale'])
         self.step = Progress(quiet)
-        self.consultation = Consultation(cfg, self.section['inputs']['dynamic'] or (), self.tolerance, self.work_dir / FAILED,
-                                         self._patched, self.step, diagnose)
 
     @classmethod
     def from_cfg(cls, cfg: Config | dict[str, Any] | str | Path, checkpoint: str | None = None, **kwargs: Any) -> Exporter:
@@ -105,58 +109,60 @@ class Exporter:
             cfg = load_config(cfg)
         return cls(cfg if isinstance(cfg, Config) else Config(cfg), checkpoint, **kwargs)
 
-    def run(self) -> Report:
+    def run(self) -> list[Report]:
+        """Export every format at every level of outputs; return one report a level. A format that could not be made is a failure in it."""
         facts = dict(config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device))
         with exact_arithmetic(), stopped_runs_noted(self.work_dir, **facts):
-            return self._run()
+            self._check_options()
+            self.model, self.fit = self._load()
+            adapters = [self._adapt(self.model, level) for level in self.levels]
+            # The reference of decisions has the raw outputs that they were made from: the network runs once for both.
+            adapter = self.adapter = next((one for one in adapters if one.outputs == 'final'), adapters[0])
+            inputs = self._inputs(adapter)
+            audits = [self._audit(one, inputs.traced) for one in adapters]
+            with self._mended(adapter, audits[adapters.index(adapter)]) as done:
+                for one in adapters:
+                    one.preprocess.check_against(self.model)
+                reference = self.reference = self._reference(adapter, inputs)
+                return [self._export(one, inputs, replace(audit, mended=tuple(done)), reference.at(one.outputs))
+                        for one, audit in zip(adapters, audits, strict=True)]
 
-    def _run(self) -> Report:
-        self.consultation.found.clear()
-        # Wrong options are refused before minutes go into the model.
+    def _check_options(self) -> None:
+        """Raise for wrong options, before minutes go into the model."""
         check_work_dir(self.work_dir)
         picture_files(self.section['inputs']['image'])
         plan_shapes(self.shape, self.section, SizeRules())
-        self.model, self.fit = self._load()
-        self.memory.bind(self.model)
-        adapter = self.adapter = self._adapt(self.model)
-        inputs = self._inputs(adapter)
-        audit = self._audit(adapter, inputs.traced)
-        self.consultation.dynamic = open_axes(self.section['inputs']['dynamic'] or (), inputs.plan.rules)
-        self.consultation.multiple = inputs.plan.rules.multiple_of
-        with self._mended(adapter, audit) as done:
-            adapter.preprocess.check_against(self.model)
-            return self._export(adapter, inputs, replace(audit, mended=tuple(done)))
 
-    def _export(self, adapter: Adapter, inputs: Inputs, audit: Audit) -> Report:
-        reference = self._reference(adapter, inputs)
+    def _export(self, adapter: Adapter, inputs: Inputs, audit: Audit, reference: Reference) -> Report:
+        """Lower, verify and publish every format at one level of outputs."""
+        work_dir = self.work_dir if len(self.levels) == 1 else self.work_dir / adapter.outputs
+        rules, samples = reference.plan.rules, list(reference.samples)
+        dynamic = open_axes(self.section['inputs']['dynamic'] or (), rules)
+        consultation = Consultation(self.cfg, dynamic, rules.multiple_of, self.tolerance, work_dir / FAILED, self._patched, self.step,
+                                    self.diagnose)
         self._guard(adapter, reference)
-        samples = reference.samples
-        with staging_dir(self.work_dir) as staging, ExitStack() as until_checked:
+        with staging_dir(work_dir) as staging, ExitStack() as until_checked:
             with self._patched() as applied:
-                self.memory.patches = repr(self.section['patches'])
                 samples = self._run_patched(adapter, samples)
                 # Not before the network has run: here one core is idle.
                 first = self.backends[0]
                 checker = until_checked.enter_context(waiting(first.name, staging / 'scratch', first.runner_file())) if samples else None
                 lower = partial(self._lower, staging, applied, reference.branches)
-                artifacts, failures = lower_all(self.backends, lower, adapter, inputs.traced, self.consultation)
-            proof = Proof(adapter, self.tolerance, self.device, self.memory, self.step)
+                artifacts, failures = lower_all(self.backends, lower, adapter, inputs.traced, consultation)
+            proof = Proof(adapter, self.tolerance, self.device, self.step)
             checks, samples = proof.verify(artifacts, samples, staging / 'scratch', checker)
             samples = self._patched_where_failed(adapter, samples, checks)
-            self.consultation.on_parity(self.backends, adapter, samples, checks, reference.branches)
+            consultation.on_parity(self.backends, adapter, samples, checks, reference.branches)
             report = Report(
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
                 stages=tuple(self._stages(adapter, samples)), checks=tuple(checks), pipelines=reference.pipelines,
                 floors={s.name: dict(s.floors) for s in samples}, failures={name: str(error) for name, error in failures.items()},
-                diagnoses=tuple(self.consultation.found), audit=audit, tolerance=self.tolerance,
-                seconds=dict(self.step.seconds), versions=versions(), work_dir=self.work_dir, plan=reference.plan,
+                diagnoses=tuple(consultation.found), audit=audit, tolerance=self.tolerance,
+                seconds=dict(self.step.seconds), versions=versions(), work_dir=work_dir, plan=reference.plan,
                 inputs={sample.name: tuple(sample.image.shape) for sample in samples}, notes=tuple(self.step.notes),
                 seconds_by_kind=dict(self.step.by_kind), branches=reference.branches)
-            report = deliver(report, samples, keep=self.samples and self.checking)
-            if not artifacts:
-                raise none_was_made(failures, self.consultation)
-            return report
+            return deliver(report, samples, keep=self.samples and self.checking)
 
     def _load(self) -> tuple[nn.Module, LoadReport | None]:
         if self.model is not None:
@@ -164,9 +170,9 @@ class Exporter:
         with self.step('Building the model and reading the checkpoint', 'set-up'), few_collections():
             return load_model(self.cfg, self.checkpoint, self.device, self.options)
 
-    def _adapt(self, model: nn.Module) -> Adapter:
+    def _adapt(self, model: nn.Module, level: str) -> Adapter:
         stop_gradients(model)
-        adapter = build_adapter(model, self.section['task'], self.section['outputs'], bool(self.section['inputs']['normalize']))
+        adapter = build_adapter(model, self.section['task'], level, bool(self.section['inputs']['normalize']))
         # Wrong names would go into the manifest: an error before minutes go into a file.
         _ = adapter.classes
         return adapter.to(self.device)
@@ -178,8 +184,12 @@ class Exporter:
 
     def _reference(self, adapter: Adapter, inputs: Inputs) -> Reference:
         if not self.checking:
-            return Reference([], inputs.plan)
-        return ReferenceMaker(self.section, adapter, self.shape, self.device, self.tolerance, self.memory, self.step).compute(inputs)
+            return Reference((), inputs.plan, level=adapter.outputs)
+        key = reference_key(adapter, [self.section[name] for name in ('task', 'inputs', 'verify')], self.shape, self.more_pictures)
+        if self.reference is not None and self.reference.fits(key, adapter.outputs):
+            return self.reference
+        maker = ReferenceMaker(self.section, adapter, self.shape, self.device, self.tolerance, self.step)
+        return replace(maker.compute(inputs), key=key)
 
     def _guard(self, adapter: Adapter, reference: Reference) -> None:
         """Set the guard of the file: the box of sizes that were tried, and the multiples that eager takes."""
@@ -190,12 +200,10 @@ class Exporter:
                              multiple_of=rules.multiple_of, minimum=min(rules.minimum, *self.shape[2:]))
 
     def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
-        key = (adapter.outputs, type(adapter))
-        if key not in self.memory.audits:
-            with self.step('Looking for tensors on the wrong device'):
-                self.memory.audits[key] = screened(adapter, image, self.device, self.fix)
-        stop_where_it_would_fail(self.memory.audits[key], self.device, self.fix)
-        return self.memory.audits[key]
+        with self.step('Looking for tensors on the wrong device'):
+            audit = screened(adapter, image, self.device, self.fix)
+        stop_where_it_would_fail(audit, self.device, self.fix)
+        return audit
 
     def _mended(self, adapter: Adapter, audit: Audit) -> AbstractContextManager[list[str]]:
         return mended(adapter.model, audit, self.device) if self.fix else nullcontext([])
@@ -204,7 +212,7 @@ class Exporter:
         if not samples:
             return samples
         with self.step('Running patched eager'):
-            return with_patched(adapter, samples, self.device, self.memory)
+            return with_patched(adapter, samples, self.device)
 
     def _patched_where_failed(self, adapter: Adapter, samples: list[Sample], checks: Sequence[Verification]) -> list[Sample]:
         """Add the outputs of patched eager on inputs on which a file is wrong, to tell a wrong patch from a wrong lowering."""
@@ -212,7 +220,7 @@ class Exporter:
         if all(sample.patched for sample in samples if sample.name in failed):
             return samples
         with self.step('Running patched eager where a file is wrong'), self._patched():
-            return with_patched(adapter, samples, self.device, self.memory, failed)
+            return with_patched(adapter, samples, self.device, failed)
 
     def _lower(self, staging: Path, applied: Sequence[Applied], branches: Branches, backend: Backend, adapter: Adapter,
                example: Tensor) -> Artifact:

@@ -45,16 +45,18 @@ class ExportHook(Hook):
             cfg = copy.deepcopy(runner.cfg)
             own = (cfg.get('export') or {}).get('inputs', {}).get('image')
             pictures = [] if own else validation_pictures(runner)
-            report = Exporter(cfg, str(checkpoint), out_dir, self.device, more_pictures=pictures).run()
+            reports = Exporter(cfg, str(checkpoint), out_dir, self.device, more_pictures=pictures).run()
         except Exception as exc:  # Hours of training must not end in an error of the export; it is logged in full words.
             if self.strict:
                 raise
             runner.logger.error(f'mmexport: {type(exc).__name__}: {exc}')
             return
-        for line in report.lines():
-            (runner.logger.error if report.passed is False else runner.logger.info)(line)
-        if report.passed is not True and self.strict:
-            raise VerificationError('; '.join(report.reasons))
+        for report in reports:
+            for line in report.lines():
+                (runner.logger.error if report.passed is False else runner.logger.info)(line)
+        reasons = [reason for report in reports if report.passed is not True for reason in report.reasons]
+        if self.strict and any(report.passed is not True for report in reports):
+            raise VerificationError('; '.join(reasons))
 
 
 def validation_pictures(runner: Any) -> list[str]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from ..adapters.parts import Backbone, BackboneNeck
-from ..errors import LoweringError
 from ..report.facts import Report
 from .exporter import Exporter
 
@@ -40,7 +39,7 @@ class Standing:
             for name in self.kept if name not in self.stopped]
 
 
-Step = tuple[str, Report | LoweringError]
+Step = tuple[str, Report]
 
 
 def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str | Path, **common: Any) -> Iterator[Step]:
@@ -61,12 +60,8 @@ def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str
         exporter.backends = [backend for backend in exporter.backends if backend.name not in standing.stopped]
         if not exporter.backends:
             return
-        try:
-            report = exporter.run()
-            found: Report | LoweringError = report
-            verdicts = {check.backend: report.passed_in(check.backend) for check in report.checks}
-        except LoweringError as exc:
-            found, verdicts = exc, {}
+        report, = exporter.run()
+        verdicts = {check.backend: report.passed_in(check.backend) for check in report.checks}
         for backend in exporter.backends:
             verdict = verdicts.get(backend.name, False)
             standing.unchecked |= verdict is None
@@ -75,7 +70,7 @@ def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str
             else:
                 standing.kept[backend.name] = part
         common.update(model=exporter.model, fit=exporter.fit)
-        yield part, found
+        yield part, report
 
 
 def parts(cfg: Config, common: dict[str, Any]) -> Iterator[tuple[str, str | None]]:

@@ -11,7 +11,7 @@ from typing import Any
 from ..artifact import REPORT, Artifact, link, publish, write_json
 from ..checker.files import stale
 from ..checker.samples import Sample
-from ..errors import LoweringError, VerificationError
+from ..errors import VerificationError
 from ..report.facts import Report
 from ..verification.verify import keep_samples
 
@@ -55,15 +55,13 @@ def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
 def stopped_runs_noted(work_dir: Path, **facts: Any) -> Iterator[None]:
     """Let ``report.json`` say that the last run stopped, where it would go on saying what an earlier run found.
 
-    A file of an earlier run stays in its folder, with its own report. A run that made no file has published its report already.
+    A file of an earlier run stays in its folder, with its own report.
 
     Args:
         facts: of the run, for the report.
     """
     try:
         yield
-    except LoweringError:
-        raise
     except Exception as exc:
         if (work_dir / REPORT).exists():
             (work_dir / FAILED).mkdir(exist_ok=True)

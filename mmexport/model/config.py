@@ -109,9 +109,21 @@ def export_section(cfg: Config) -> dict[str, Any]:
                 value[name] = {**default[name], **value[name]}
         section[key] = value
     _check_types(section)
-    if section['outputs'] not in ('final', 'raw'):
-        raise ConfigError(f"export.outputs is {section['outputs']!r}; it can be 'final' or 'raw'")
+    levels_of(section)
     return section
+
+
+def levels_of(section: dict[str, Any]) -> tuple[str, ...]:
+    """Return the levels of outputs that are asked for, each once.
+
+    Raises:
+        ConfigError: there is another one among them, or none.
+    """
+    given = section['outputs']
+    levels = tuple(dict.fromkeys([given] if isinstance(given, str) else given))
+    if not levels or any(level not in ('final', 'raw') for level in levels):
+        raise ConfigError(f"export.outputs is {given!r}; it can be 'final', 'raw', or both")
+    return levels
 
 
 def _check_types(section: dict[str, Any]) -> None:

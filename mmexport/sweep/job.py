@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from ..errors import EagerError, LoweringError, MMExportError, eager_in_words, first_line, last_line
+from ..errors import EagerError, MMExportError, eager_in_words, first_line, last_line
 from .plan import OUTPUTS, Job, path_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..export.exporter import Exporter
     from ..report.facts import Report
-    from ..verification.memory import Memory
+    from ..verification.reference import Reference
 
 Result = dict[str, Any]
 
@@ -42,20 +42,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(job: Job, weights: Path) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows of `job`, one a format, each time that more is known; what fails is a row with the reason.
 
-    The outputs one after the other over one model, as the default command does; then, where a format failed, the diagnosis, which may
-    take the rest of the time.
+    Both levels of outputs over one model, as the default command does; then, where a format failed, the diagnosis, which may take the rest
+    of the time.
     """
     started = time.perf_counter()
-    results: dict[str, dict[str, Result]] = {backend: {} for backend in job.backends}
     facts: dict[str, Any] = {}
     try:
         cfg, weights = _prepared(job, weights)
-        from ..verification.memory import Memory
-        memory = Memory()
-        for outputs in OUTPUTS:
-            for backend, result in _exported(cfg, job, weights, outputs, memory, facts).items():
-                results[backend][outputs] = result
-            yield _rows(job, results, facts, started, complete=outputs == OUTPUTS[-1])
+        with tempfile.TemporaryDirectory() as folder:
+            exporter = _exporter(cfg, weights, folder, OUTPUTS, job.backends)
+            reports = exporter.run()
+        facts.update(_facts(reports[0]))
+        results = {backend: {report.outputs: _result(report, backend) for report in reports} for backend in job.backends}
+        yield _rows(job, results, facts, started)
     except MMExportError as exc:
         yield job.rows(complete=True, passed=False, reason=f'{type(exc).__name__}: {first_line(exc)}', seconds=_since(started))
         return
@@ -66,20 +65,21 @@ def run(job: Job, weights: Path) -> Iterator[list[dict[str, Any]]]:
               for backend, of in results.items() if not all(result['passed'] for result in of.values())}
     # The rows are out: an error of the diagnosis ends this process, and no row with it.
     for backend, outputs in failed.items():
-        facts.setdefault('diagnoses', {})[backend] = diagnosed(cfg, job, weights, backend, outputs, memory)
-        yield _rows(job, results, facts, started, complete=True)
+        facts.setdefault('diagnoses', {})[backend] = diagnosed(cfg, job, weights, backend, outputs, exporter.reference)
+        yield _rows(job, results, facts, started)
 
 
-def diagnosed(cfg: Config, job: Job, weights: Path, backend: str, outputs: str, memory: Memory) -> dict[str, Any]:
+def diagnosed(cfg: Config, job: Job, weights: Path, backend: str, outputs: str, reference: Reference | None) -> dict[str, Any]:
     """Diagnose a failed format by a second run; `repro` is the name of the file that shows the failure, if any."""
     with tempfile.TemporaryDirectory() as folder:
-        exporter = _exporter(cfg, weights, folder, outputs, [backend], memory, diagnose=True)
+        reports: list[Report] = []
         with suppress(MMExportError):  # That it fails is known.
-            exporter.run()
+            reports = _exporter(cfg, weights, folder, [outputs], [backend], diagnose=True, reference=reference).run()
         repros = weights.parents[1] / 'repros'
         repro, place = Path(folder) / 'failed' / f'repro_{backend}.py', repros / f'{job.name}_{backend}.py'
         # The line of the repro says whether it fails alone, too.
-        lines = [line.replace(f'failed/{repro.name}', f'repros/{place.name}') for line in exporter.consultation.lines()]
+        lines = [line.replace(f'failed/{repro.name}', f'repros/{place.name}')
+                 for report in reports for row in report.diagnoses for line in row.lines()]
         if not repro.is_file():
             return dict(diagnosis=lines)
         repros.mkdir(parents=True, exist_ok=True)
@@ -125,30 +125,14 @@ def _seeded(cfg: Config, weights: Path, size: tuple[int, int]) -> Path:
     return weights
 
 
-def _exporter(cfg: Config, weights: Path, folder: str, outputs: str, backends: Sequence[str], memory: Memory, diagnose: bool) -> Exporter:
+def _exporter(cfg: Config, weights: Path, folder: str, outputs: Sequence[str], backends: Sequence[str], diagnose: bool = False,
+              reference: Reference | None = None) -> Exporter:
     import copy
 
     from ..export.exporter import Exporter
     cfg = copy.deepcopy(cfg)
-    cfg.merge_from_dict({'export.outputs': outputs, 'export.backends': list(backends)})
-    return Exporter(cfg, str(weights), folder, samples=False, memory=memory, diagnose=diagnose)
-
-
-def _exported(cfg: Config, job: Job, weights: Path, outputs: str, memory: Memory, facts: dict[str, Any]) -> dict[str, Result]:
-    """Return by format what came of `outputs`; `facts` gets what is the same for all formats."""
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            report = _exporter(cfg, weights, folder, outputs, job.backends, memory, diagnose=False).run()
-            facts.update(_facts(report))
-            return {backend: _result(report, backend) for backend in job.backends}
-    except LoweringError as exc:
-        return {backend: dict(passed=False, reason=_own_words(exc, backend)) for backend in job.backends}
-
-
-def _own_words(exc: LoweringError, backend: str) -> str:
-    """Return the part of a message on all formats that is about `backend`."""
-    parts = first_line(exc).split('; ')
-    return next((part for part in parts if part.startswith(backend)), first_line(exc))
+    cfg.merge_from_dict({'export.outputs': list(outputs), 'export.backends': list(backends)})
+    return Exporter(cfg, str(weights), folder, samples=False, diagnose=diagnose, reference=reference)
 
 
 def _facts(report: Report) -> dict[str, Any]:
@@ -174,9 +158,9 @@ def _result(report: Report, backend: str) -> Result:
                 bytes=artifact.manifest['bytes'], over_eager=check.over_eager)
 
 
-def _rows(job: Job, results: dict[str, dict[str, Result]], facts: dict[str, Any], started: float, complete: bool) -> list[dict[str, Any]]:
+def _rows(job: Job, results: dict[str, dict[str, Result]], facts: dict[str, Any], started: float) -> list[dict[str, Any]]:
     shared = {name: fact for name, fact in facts.items() if name != 'diagnoses'}
-    return [job.row(backend, complete=complete, passed=complete and all(result['passed'] for result in of.values()),
+    return [job.row(backend, complete=True, passed=all(result['passed'] for result in of.values()),
                     reason='; '.join(f'{outputs}: {result["reason"]}' for outputs, result in of.items() if not result['passed']) or None,
                     **shared, **of, **facts.get('diagnoses', {}).get(backend, {}), seconds=_since(started))
             for backend, of in results.items()]

@@ -19,7 +19,7 @@ from ..inputs.shapes import SAME, TRACED, open_axes, ranges_of
 from ..inputs.size_rules import SizeRules
 from ..inputs.synthetic import picture, plain_picture
 from ..utils.progress import Progress
-from .memory import Memory
+from .network_runs import NetworkRuns
 from .test_step import PipelineCheck, run_test_step_on
 
 # Compares a sample with ``test_step``, and adds what that decided by the sample's name.
@@ -40,7 +40,7 @@ class BranchSearch:
     section: Mapping[str, Any]
     adapter: Adapter
     device: torch.device
-    memory: Memory
+    runs: NetworkRuns
     step: Progress
     sample_at: Callable[[str, Tensor], Sample | None]
     photographs: Collection[str]
@@ -49,12 +49,12 @@ class BranchSearch:
 
     def of_network(self, samples: Sequence[Sample]) -> Settled:
         """Search the network and the adapter's decisions."""
-        runs = {sample.name: self.memory.branches[sample.name] for sample in samples}
+        runs = {sample.name: self.runs.branches[sample.name] for sample in samples}
         log = self._log(self._run_network, samples, runs)
 
         def add(name: str, image: Tensor) -> tuple[Sample, Run] | None:
             sample = self.sample_at(name, image)
-            return None if sample is None else (sample, self.memory.branches[name])
+            return None if sample is None else (sample, self.runs.branches[name])
 
         with self.step('Looking for inputs that turn branches', 'making inputs'):
             settled = self._settle(log, samples, add)
@@ -72,11 +72,11 @@ class BranchSearch:
             The branches of both, with inputs that were added; and their comparisons with ``test_step``.
         """
         network = replace(network, samples=[], given_up=[])
-        if not self.own_code or self.memory.note is not None or not runs:
+        if not self.own_code or self.runs.note is not None or not runs:
             return network, []
         # A helper may be called in the network and outside it: then it is asked more often than the network alone asks.
         known = {site for site in self.sites | set(network.branches.escaped)
-                 if not any(_asked(run, site) > _asked(self.memory.branches[name], site) for name, run in runs.items())}
+                 if not any(_asked(run, site) > _asked(self.runs.branches[name], site) for name, run in runs.items())}
         recorded = [sample for sample in samples if sample.name in runs]
         log = self._log(self._run_test_step, recorded, dict(runs))
         log.judges = lambda site: site.own and site not in known
@@ -102,7 +102,7 @@ class BranchSearch:
 
     def _with_leaving(self, branches: Branches, log: BranchLog, samples: Sequence[Sample]) -> Branches:
         """Add the places at which a size leaves Python, as a trace without patches shows them."""
-        if self.memory.note is not None or not self.own_code:
+        if self.runs.note is not None or not self.own_code:
             return branches
         smallest = min(samples, key=lambda sample: sample.image.numel()).image.to(self.device)
         followed = {*log.sites, *self.sites, *(site for run in log.runs.values() for site in run.escaped)}
@@ -113,7 +113,7 @@ class BranchSearch:
     def check_accepted(self) -> None:
         """Raise if the user accepts a branch that the model does not have."""
         for given in self._accepted:
-            if self.memory.note is None and not any(is_place(given, site) for site in self.sites):
+            if self.runs.note is None and not any(is_place(given, site) for site in self.sites):
                 known = ', '.join(sorted({site.place for site in self.sites})) or 'none'
                 raise ConfigError(f'--accept-branch {given} (export.verify.accept_branches) names no branch of this model; '
                                   f'those that it has: {known}')
@@ -142,7 +142,7 @@ class BranchSearch:
         def plain(kind: str, shape: tuple[int, int, int]) -> Tensor:
             return plain_picture((batch_size, adapter.channels, *shape[1:]), kind, adapter).to(self.device)
 
-        settled = settle(log, ranges, self.rules.multiple_of, scene, plain, add, keep, self.memory.note, self.own_code)
+        settled = settle(log, ranges, self.rules.multiple_of, scene, plain, add, keep, self.runs.note, self.own_code)
         self.sites |= log.sites
         return settled
 

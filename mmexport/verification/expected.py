@@ -19,7 +19,7 @@ from ..checker.samples import Sample
 from ..checker.timing import typical
 from ..inputs.real_image import PHOTOGRAPH
 from ..inputs.shapes import SAME
-from .memory import Memory
+from .network_runs import NetworkRuns
 from .noise_floor import NUDGE, clear_of_cliffs, noise
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ CLOSER_TOLERANCE = ILL_CONDITIONED = 0.5
 JUMPS, CALMER, SMALL = 0.01, 3, 3 * 100_000
 
 
-def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int, memory: Memory, *,
+def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int, runs: NetworkRuns, *,
            as_given: Collection[str] = (PHOTOGRAPH,), once: Collection[str] = ()) -> list[Sample]:
     """Run the unpatched eager model on every image, and up to `noises` times on the image with noise of 1e-6 of its scale.
 
@@ -58,23 +58,23 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
     for name, image in images.items():
         moved = name not in as_given and name not in once
         if moved:
-            image = clear_of_cliffs(image, partial(_close_calls, adapter, memory, name))
-        sample = _expected(adapter, name, image, memory)
+            image = clear_of_cliffs(image, partial(_close_calls, adapter, runs, name))
+        sample = _expected(adapter, name, image, runs)
         if name not in noiseless:
-            sample = replace(sample, floors=_floors(adapter, sample, image, range(noises)[:1], tolerance, memory))
+            sample = replace(sample, floors=_floors(adapter, sample, image, range(noises)[:1], tolerance, runs))
         if moved and _jumps(sample) and image.numel() <= SMALL:
-            sample = _calmer(adapter, sample, image, range(noises)[:1], tolerance, memory)
+            sample = _calmer(adapter, sample, image, range(noises)[:1], tolerance, runs)
         samples.append(sample)
     if not any(model_floors(samples).values()):
         return samples
     device = next(iter(images.values())).device
     return [sample if sample.name in noiseless else
-            replace(sample, floors=_floors(adapter, sample, sample.image.to(device), range(1, noises), tolerance, memory))
+            replace(sample, floors=_floors(adapter, sample, sample.image.to(device), range(1, noises), tolerance, runs))
             for sample in samples]
 
 
-def _expected(adapter: Adapter, name: str, image: Tensor, memory: Memory) -> Sample:
-    run = _run(adapter, memory, name, 'eager', image)
+def _expected(adapter: Adapter, name: str, image: Tensor, runs: NetworkRuns) -> Sample:
+    run = _run(adapter, runs, name, 'eager', image)
     return Sample(name, image.cpu().clone(), run.outputs, run.evidence, raw=run.raw, raw_evidence=run.raw_evidence,
                   inputs=_inputs_by_name(adapter, image))
 
@@ -83,28 +83,28 @@ def _jumps(sample: Sample) -> bool:
     return max(sample.floors.values(), default=0.0) > JUMPS
 
 
-def _calmer(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, memory: Memory) -> Sample:
+def _calmer(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns) -> Sample:
     """Return the sample of a slightly noisy `image` on which eager does not jump, or `sample` if none is found.
 
     A floor counts for all samples, so one small input at a threshold that `clear_of_cliffs` does not see would excuse much in all.
     """
     for trial in range(CALMER):
         nudged = image + noise(image, OTHERS + trial, NUDGE)
-        other = _expected(adapter, sample.name, nudged, memory)
-        other = replace(other, floors=_floors(adapter, other, nudged, trials, tolerance, memory))
+        other = _expected(adapter, sample.name, nudged, runs)
+        other = replace(other, floors=_floors(adapter, other, nudged, trials, tolerance, runs))
         if not _jumps(other):
             return other
     # Of the last run, branches were recorded of another image.
-    _expected(adapter, sample.name, image, memory)
+    _expected(adapter, sample.name, image, runs)
     return sample
 
 
-def _close_calls(adapter: Adapter, memory: Memory, name: str, image: Tensor) -> int:
-    return memory.close_calls(adapter, name, *adapter.network_inputs(image.clone()))
+def _close_calls(adapter: Adapter, runs: NetworkRuns, name: str, image: Tensor) -> int:
+    return runs.close_calls(adapter, name, *adapter.network_inputs(image.clone()))
 
 
 def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
-                memory: Memory, step: Progress) -> list[Sample] | None:
+                step: Progress) -> list[Sample] | None:
     """Compute floors with more noises for samples with a few jumps of the file and none of eager; None if there are none.
 
     A jump that three noises miss, a fourth may show; if no noise makes eager itself jump there, the file is at fault. Errors that no
@@ -117,14 +117,14 @@ def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Ve
     # What is off in every sample, in none of which the first noise moved anything, is no jump.
     if not suspects or len(samples) > 1 and suspects == {sample.name for sample in samples}:
         return None
-    trials = range(100, 100 + CLOSER)
+    trials, runs = range(100, 100 + CLOSER), NetworkRuns()
     with step(f'Running eager on {len(suspects)} inputs with {CLOSER} more noises'):
-        return [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), trials, tolerance, memory,
+        return [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), trials, tolerance, runs,
                                                CLOSER_TOLERANCE))
                 if sample.name in suspects else sample for sample in samples]
 
 
-def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, memory: Memory,
+def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns,
             share: float = 1.0) -> dict[str, float]:
     """Return by output the largest share of units that a noise moves beyond the tolerance, and at least the sample's own.
 
@@ -134,7 +134,7 @@ def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
     specs, raw_specs = ([spec.as_dict() for spec in found] for found in (adapter.specs, adapter.raw_specs))
     floors = dict(sample.floors)
     for trial in trials:
-        noisy = _run(adapter, memory, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
+        noisy = _run(adapter, runs, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
         rows = []
         for factor in {1.0, share}:
             common: dict[str, Any] = dict(sample=sample.name, stage='noise', tolerance=factor * tolerance)
@@ -151,7 +151,7 @@ def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
     return floors
 
 
-def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device, memory: Memory,
+def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device,
                  names: Collection[str] | None = None) -> list[Sample]:
     """Add the outputs of the patched eager model to the samples `names`; call it inside `patched`.
 
@@ -162,7 +162,8 @@ def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.devi
     if names is None:
         limit = samples[0].image.numel()
         names = {sample.name for sample in samples if sample.name != SAME and sample.image.numel() <= limit}
-    return [replace(sample, patched=_run(adapter, memory, sample.name, 'patched', sample.image.to(device)).outputs)
+    runs = NetworkRuns()
+    return [replace(sample, patched=_run(adapter, runs, sample.name, 'patched', sample.image.to(device)).outputs)
             if sample.name in names and not sample.patched else sample for sample in samples]
 
 
@@ -192,12 +193,12 @@ class Run:
     raw_evidence: dict[str, Tensor]
 
 
-def _run(adapter: Adapter, memory: Memory, name: str, when: str, image: Tensor) -> Run:
+def _run(adapter: Adapter, runs: NetworkRuns, name: str, when: str, image: Tensor) -> Run:
     with torch.no_grad():
         # A copy: a model that writes into its input must not change what the file is given.
         inputs = adapter.network_inputs(image.clone())
-        raw, seen = memory.watch(adapter, name, when, *inputs)
-        with recorded(memory.branches[name], *inputs) if when == 'eager' and memory.note is None else nullcontext():
+        raw, seen = runs.watch(adapter, name, when, *inputs)
+        with recorded(runs.branches[name], *inputs) if when == 'eager' and runs.note is None else nullcontext():
             outputs = adapter.decide(raw, *inputs)
         final = adapter.outputs == 'final'
         evidence = adapter.evidence(raw, inputs[0], seen) if final and when == 'eager' else seen

@@ -1,8 +1,9 @@
 """Compute what the unpatched eager model answers on every input, with inputs added until its decisions and branches vary."""
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,8 +23,8 @@ from ..inputs.synthetic import PLAIN, picture
 from ..utils.progress import Progress
 from .branch_search import BranchSearch
 from .expected import expect
-from .memory import Memory
-from .test_step import PipelineCheck, check_sample, check_slid, why_not_run
+from .network_runs import NetworkRuns
+from .test_step import RAW_HOLDS_NONE, PipelineCheck, check_sample, check_slid, why_not_run
 
 # Inputs this many times as large as the traced one are run once, without noise; and below this many pixels none is.
 LARGE, ALWAYS_SMALL = 1.2, 100_000
@@ -31,19 +32,48 @@ LARGE, ALWAYS_SMALL = 1.2, 100_000
 
 @dataclass(frozen=True)
 class Reference:
-    """Hold what the file is compared with.
+    """Hold what one model answers unpatched, with which files are compared.
 
     Attributes:
         samples: inputs with eager's outputs, the traced one first.
         plan: shapes of the inputs that were planned, and why some were left out.
         branches: the Python branches of the model.
         pipelines: what ``test_step`` answered, compared with eager.
+        level: of the outputs, ``final`` or ``raw``; one of ``final`` has the raw outputs too.
+        key: of the model's weights and the options that it was computed with.
     """
 
-    samples: list[Sample]
+    samples: tuple[Sample, ...]
     plan: Plan
     branches: Branches = Branches()
     pipelines: tuple[PipelineCheck, ...] = ()
+    level: str = 'final'
+    key: str = ''
+
+    def fits(self, key: str, level: str) -> bool:
+        """Return whether it is of the model and the options of `key`, and has the outputs of `level`."""
+        return self.key == key and self.level in ('final', level)
+
+    def at(self, level: str) -> Reference:
+        """Return the reference for the outputs of `level`."""
+        if level == self.level:
+            return self
+        skipped = tuple(PipelineCheck(sample.name, skipped=RAW_HOLDS_NONE) for sample in self.samples)
+        return replace(self, samples=tuple(map(_raw_sample, self.samples)), pipelines=skipped, level=level)
+
+
+def reference_key(adapter: Adapter, *options: Any) -> str:
+    """Return a digest of the model's weights, the class of the adapter, and `options`, which have a representation."""
+    digest = hashlib.blake2b(f'{type(adapter).__qualname__} {options!r}'.encode(), digest_size=16)
+    for name, tensor in adapter.model.state_dict().items():
+        digest.update(f'{name} {tensor.dtype} {tuple(tensor.shape)}'.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data if tensor.numel() else b'')
+    return digest.hexdigest()
+
+
+def _raw_sample(sample: Sample) -> Sample:
+    floors = {key: floor for key, floor in sample.floors.items() if key.split(': ')[0] in sample.raw}
+    return Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, floors=floors, inputs=sample.inputs)
 
 
 @dataclass(frozen=True)
@@ -61,28 +91,31 @@ class ReferenceMaker:
     shape: Sequence[int]
     device: torch.device
     tolerance: float
-    memory: Memory
     step: Progress
+    runs: NetworkRuns = field(default_factory=NetworkRuns)
 
     def compute(self, inputs: Inputs) -> Reference:
+        """Run the model on `inputs`, and on those that turn out to be needed."""
         samples, plan = self._run_eager(inputs)
         samples += self._decisive(plan, samples)
-        search = BranchSearch(self.section, self.adapter, self.device, self.memory, self.step, self._sample_at, inputs.photographs,
+        search = BranchSearch(self.section, self.adapter, self.device, self.runs, self.step, self._sample_at, inputs.photographs,
                               plan.rules)
         found = search.of_network(samples)
         samples, plan = _settled(found, samples, plan)
         if reason := why_not_run(self.adapter):
             search.check_accepted()
-            return Reference(samples, plan, found.branches, tuple(PipelineCheck(sample.name, skipped=reason) for sample in samples))
+            skipped = tuple(PipelineCheck(sample.name, skipped=reason) for sample in samples)
+            return Reference(tuple(samples), plan, found.branches, skipped, self.adapter.outputs)
         checks, runs = self._test_steps(samples, inputs)
         found, more = search.of_post_processing(found, samples, runs, self._check)
         samples, plan = _settled(found, samples, plan)
         search.check_accepted()
-        return Reference(samples, plan, found.branches, tuple(check for check in checks + more if check.sample not in found.given_up))
+        compared = tuple(check for check in checks + more if check.sample not in found.given_up)
+        return Reference(tuple(samples), plan, found.branches, compared, self.adapter.outputs)
 
     def _expect(self, images: Mapping[str, Tensor], **options: Any) -> list[Sample]:
         noises = options.pop('noises', int(self.section['verify']['noises']))
-        return expect(self.adapter, images, self.tolerance, noises, self.memory, **options)
+        return expect(self.adapter, images, self.tolerance, noises, self.runs, **options)
 
     def _run_eager(self, inputs: Inputs) -> tuple[list[Sample], Plan]:
         """Run eager on every input; an input of ours that it refuses is left out, and the plan says so."""

@@ -28,6 +28,8 @@ from ..inputs.windows import joined
 from ..utils.override import answering
 from ..utils.randomness import drawn_alike
 
+RAW_HOLDS_NONE = 'raw outputs hold no decisions'
+
 
 @dataclass(frozen=True)
 class PipelineCheck:
@@ -58,7 +60,7 @@ class PipelineCheck:
 def why_not_run(adapter: Adapter) -> str | None:
     """Return why there is nothing to compare with ``test_step``, or None."""
     if adapter.outputs != 'final':
-        return 'raw outputs hold no decisions'
+        return RAW_HOLDS_NONE
     if not callable(getattr(adapter.model, 'test_step', None)):
         return f'{type(adapter.model).__name__} has no test_step'
     return None

@@ -14,7 +14,6 @@ from ..checker.samples import Sample
 from ..utils.progress import Progress
 from .checker_process import FreshProcess
 from .expected import second_look, typical_seconds
-from .memory import Memory
 from .verify import Verification, verify
 
 RAW_SAMPLES = 4
@@ -27,7 +26,6 @@ class Proof:
     adapter: Adapter
     tolerance: float
     device: torch.device
-    memory: Memory
     step: Progress
 
     def verify(self, artifacts: Sequence[Artifact], samples: list[Sample], scratch: Path,
@@ -42,7 +40,7 @@ class Proof:
         samples = _with_few_raw(samples)
         with self.step('Checking in a fresh process'):
             checks = [self._checked(artifact, samples, scratch, checker) for artifact in artifacts]
-        closer = second_look(self.adapter, samples, checks, self.tolerance, self.device, self.memory, self.step)
+        closer = second_look(self.adapter, samples, checks, self.tolerance, self.device, self.step)
         if closer is None:
             return checks, samples
         with self.step('Checking again, with the floors of a closer look'):

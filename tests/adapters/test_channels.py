@@ -30,7 +30,7 @@ def test_six_channels_are_exported_and_checked(tmp_path: Path, normalize: bool) 
     cfg.merge_from_dict({'export.inputs.normalize': normalize})  # type: ignore[attr-defined]
     model = build_model(cfg)  # type: ignore[arg-type]
     seed_model(model)
-    report = Exporter(cfg, work_dir=tmp_path, model=model).run()  # type: ignore[arg-type]
+    report, = Exporter(cfg, work_dir=tmp_path, model=model).run()  # type: ignore[arg-type]
     assert report.passed, report.reasons
     assert report.artifacts[0].manifest['inputs'][0]['traced'][1] == 6
     run = torch.jit.load(str(report.artifacts[0].file))

@@ -39,7 +39,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_masks_and_words_are_exported_and_checked(checkpoint: Path, tmp_path: Path, outputs: str) -> None:
     cfg = small_san()
     cfg.export.outputs = outputs
-    report = Exporter(cfg, str(checkpoint), work_dir=tmp_path).run()
+    report, = Exporter(cfg, str(checkpoint), work_dir=tmp_path).run()
     rows = report.checks[0].rows
     assert report.artifacts[0].manifest['task'] == 'semantic (open vocabulary)'
     assert {row.sample for row in rows} >= {'traced', '160x96', 'batch 3'}

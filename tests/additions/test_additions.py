@@ -41,7 +41,7 @@ def registered() -> Iterator[None]:
 
 def export(work_dir: Path, **section: object) -> Report:
     cfg = tiny('fcn', **section)
-    return Exporter(cfg, model=seeded('fcn'), work_dir=work_dir, diagnose=False).run()
+    return Exporter(cfg, model=seeded('fcn'), work_dir=work_dir, diagnose=False).run()[0]
 
 
 @pytest.mark.parametrize('backend', ['torchscript', 'plain_trace', 'onnx'])

@@ -37,7 +37,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     cfg = tiny('fcn', backends=['torchscript', *FORMATS])
     model = copy.deepcopy(seeded('fcn'))
     model.dataset_meta = dict(classes=CLASSES)  # type: ignore[assignment]
-    return Exporter(cfg, work_dir=tmp_path_factory.mktemp('formats'), model=model).run()
+    return Exporter(cfg, work_dir=tmp_path_factory.mktemp('formats'), model=model).run()[0]
 
 
 def test_one_run_makes_and_checks_every_format(report: Report) -> None:
@@ -192,7 +192,7 @@ def test_a_format_that_cannot_hold_the_model_does_not_cost_the_others(tmp_path: 
     plain = head.conv_seg
     try:
         head.conv_seg = Asking(plain)
-        report = Exporter(tiny('fcn', outputs='raw', backends=['torchscript', 'torch_export']), work_dir=tmp_path, model=model).run()
+        report, = Exporter(tiny('fcn', outputs='raw', backends=['torchscript', 'torch_export']), work_dir=tmp_path, model=model).run()
     finally:
         head.conv_seg = plain
     assert list(report.failures) == ['torch_export']

@@ -26,7 +26,7 @@ SPECS = [dict(name='logits', dtype='float32', kind='pixels')]
     # Its attention ends the process of ONNX Runtime where all optimizations are on; and simplified before it is halved.
     ('segformer_b0', dict(type='ONNX', precision='fp16', simplify=True), 'float16')])
 def test_a_file_of_fewer_bits_has_its_own_rule(tmp_path: Path, name: str, spec: dict[str, Any], precision: str) -> None:
-    report = Exporter(tiny(name, outputs='raw', backends=[spec]), work_dir=tmp_path, model=seeded(name)).run()
+    report, = Exporter(tiny(name, outputs='raw', backends=[spec]), work_dir=tmp_path, model=seeded(name)).run()
     assert report.passed, report.reasons
     assert report.artifacts[0].manifest['precision'] == precision
     assert all(row.precision == precision and row.rule.startswith(precision) for row in report.checks[0].rows)
@@ -39,7 +39,7 @@ def test_float16_halves_an_onnx_file(tmp_path: Path) -> None:
     size = {}
     for precision in ('fp32', 'fp16'):
         made = Exporter(tiny('fcn', outputs='raw', backends=[dict(type='ONNX', precision=precision)]), work_dir=tmp_path / precision,
-                        model=seeded('fcn'), checking=False).run().artifacts[0]
+                        model=seeded('fcn'), checking=False).run()[0].artifacts[0]
         size[precision] = made.file.stat().st_size
     assert size['fp16'] < 0.6 * size['fp32']
 

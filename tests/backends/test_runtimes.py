@@ -28,7 +28,7 @@ EXPORT = '''
 import sys
 from mmexport import Exporter
 from tests.tiny import seeded, tiny
-report = Exporter(tiny('fcn', outputs='raw', backends=['torchscript', 'onnx', 'openvino', 'torch_export']), work_dir=sys.argv[1],
+report, = Exporter(tiny('fcn', outputs='raw', backends=['torchscript', 'onnx', 'openvino', 'torch_export']), work_dir=sys.argv[1],
                   model=seeded('fcn')).run()
 sys.exit(0 if report.passed else 1)
 '''
@@ -49,9 +49,9 @@ def test_nothing_is_written_into_the_home_folder(tmp_path: Path) -> None:
 
 
 def test_a_simplified_file_is_the_one_that_is_checked(tmp_path: Path) -> None:
-    report = Exporter(tiny('fcn', outputs='raw', backends=[dict(type='ONNX', simplify=True)]), work_dir=tmp_path / 'slim',
+    report, = Exporter(tiny('fcn', outputs='raw', backends=[dict(type='ONNX', simplify=True)]), work_dir=tmp_path / 'slim',
                       model=seeded('fcn')).run()
-    plain = Exporter(tiny('fcn', outputs='raw', backends=['onnx']), work_dir=tmp_path / 'plain', model=seeded('fcn')).run()
+    plain, = Exporter(tiny('fcn', outputs='raw', backends=['onnx']), work_dir=tmp_path / 'plain', model=seeded('fcn')).run()
     assert report.passed, report.reasons
     slim, whole = report.artifacts[0].manifest['onnx'], plain.artifacts[0].manifest['onnx']
     assert slim['simplified'] and not whole['simplified']
@@ -69,7 +69,7 @@ def test_the_line_for_trtexec_names_shapes_that_the_file_takes() -> None:
 
 @pytest.mark.slow
 def test_aotinductor_holds_at_sizes_that_it_never_saw(tmp_path: Path) -> None:
-    report = Exporter(tiny('fcn', outputs='raw', backends=['aotinductor']), work_dir=tmp_path, model=seeded('fcn')).run()
+    report, = Exporter(tiny('fcn', outputs='raw', backends=['aotinductor']), work_dir=tmp_path, model=seeded('fcn')).run()
     assert report.passed, report.reasons
     facts = report.artifacts[0].manifest['aotinductor']
     assert facts['compile_s'] > 0

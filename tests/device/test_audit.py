@@ -109,7 +109,7 @@ def test_what_the_model_hides_can_still_be_exported(fault: str, tmp_path: Path, 
     (tmp_path / 'config.py').write_text(CONFIG.format(module=name))
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
-    report = Exporter.from_cfg(tmp_path / 'config.py', work_dir=tmp_path / 'out', checking=False).run()
+    report, = Exporter.from_cfg(tmp_path / 'config.py', work_dir=tmp_path / 'out', checking=False).run()
     assert report.artifacts[0].file.is_file()
 
 

@@ -29,7 +29,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def exported(name: str, work_dir: Path, backend: str = 'torchscript', **inputs: object) -> Path:
-    report = Exporter(tiny(name, inputs=inputs, backends=[backend]), work_dir=work_dir, model=seeded(name)).run()
+    report, = Exporter(tiny(name, inputs=inputs, backends=[backend]), work_dir=work_dir, model=seeded(name)).run()
     assert report.passed, report.reasons
     folder = report.artifacts[0].folder
     subprocess.run([sys.executable, str(CPP / 'samples.py'), str(folder)], env=ENV, check=True)

@@ -28,6 +28,6 @@ def test_a_model_traced_below_64_takes_its_own_size(tmp_path: Path) -> None:
     """Sizes are searched from 64 on, and that was taken for the smallest that the model takes."""
     cfg = tiny('fcn')
     cfg.merge_from_dict({'export.inputs.shape': [32, 48], 'export.outputs': 'raw'})
-    report = Exporter(cfg, None, tmp_path, model=seeded('fcn')).run()
+    report, = Exporter(cfg, None, tmp_path, model=seeded('fcn')).run()
     assert report.passed, report.reasons
     assert report.artifacts[0].manifest['inputs'][0]['minimum'] == 32

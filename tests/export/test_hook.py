@@ -92,6 +92,6 @@ def test_a_picture_that_the_hook_found_and_cannot_be_read_is_a_note(tmp_path: Pa
     cfg, checkpoint = user_config(inputs=dict(shape=(96, 96)))
     (tmp_path / 'no_picture.png').write_bytes(b'no picture')
     exporter = Exporter(cfg, checkpoint, tmp_path / 'out', diagnose=False, more_pictures=[str(tmp_path / 'no_picture.png')])
-    report = exporter.run()
+    report, = exporter.run()
     assert report.passed, report.reasons
     assert any('no_picture.png was left out' in note for note in report.notes)

@@ -82,7 +82,7 @@ def test_the_report_is_a_link_into_the_folder_of_its_file(tmp_path: Path) -> Non
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """A real run of a tiny model, of which the tests below deliver copies."""
     cfg = tiny('segformer_b0', outputs='raw')
-    return Exporter(cfg, model=seeded('segformer_b0'), work_dir=tmp_path_factory.mktemp('run'), samples=False).run()
+    return Exporter(cfg, model=seeded('segformer_b0'), work_dir=tmp_path_factory.mktemp('run'), samples=False).run()[0]
 
 
 def staged(report: Report, work_dir: Path, passed: bool) -> Report:

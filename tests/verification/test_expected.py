@@ -11,26 +11,26 @@ from torch import Tensor
 from mmexport.adapters.base import OutputSpec
 from mmexport.checker.compare import lost_of
 from mmexport.verification.expected import expect, model_floors, typical_seconds, with_patched
-from mmexport.verification.memory import Memory
+from mmexport.verification.network_runs import NetworkRuns, _key
 from tests.checker.made import INSTANCE, instances
 from tests.simple import IMAGE, Plain, simple
 
 IMAGES = {'traced': torch.rand(1, 3, 64, 64), 'another size': torch.rand(1, 3, 96, 64)}
 
 
-def _noises(memory: Memory) -> list[str]:
-    return sorted({key[3] for key in memory.seen if key[3].startswith('noise')})
+def _noises(runs: NetworkRuns) -> list[str]:
+    return sorted({key[1] for key in runs.seen if key[1].startswith('noise')})
 
 
 def test_expect_tries_one_noise_on_a_stable_model() -> None:
-    adapter, memory = simple(), Memory()
-    samples = expect(adapter, IMAGES, 1e-4, 3, memory)
+    adapter, runs = simple(), NetworkRuns()
+    samples = expect(adapter, IMAGES, 1e-4, 3, runs)
     assert [sample.floors for sample in samples] == [{'logits': 0.0}] * 2
-    assert _noises(memory) == ['noise 0']
+    assert _noises(runs) == ['noise 0']
 
 
 def test_expect_tries_all_noises_if_one_image_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
-    adapter, memory = simple(), Memory()
+    adapter, runs = simple(), NetworkRuns()
     calm: Callable[[Tensor], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = adapter.watch
 
     def watch(image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
@@ -41,11 +41,11 @@ def test_expect_tries_all_noises_if_one_image_jumps(monkeypatch: pytest.MonkeyPa
         return (raw if known or image.shape[2] == 96 else jumped), seen
 
     monkeypatch.setattr(adapter, 'watch', watch)
-    samples = expect(adapter, IMAGES, 1e-4, 3, memory, as_given=IMAGES)
+    samples = expect(adapter, IMAGES, 1e-4, 3, runs, as_given=IMAGES)
     assert samples[0].floors['logits'] > 0.1
     assert samples[1].floors['logits'] == 0
-    assert _noises(memory) == ['noise 0', 'noise 1', 'noise 2']
-    assert len(memory.seen) == 8
+    assert _noises(runs) == ['noise 0', 'noise 1', 'noise 2']
+    assert len(runs.seen) == 8
 
 
 def test_expect_replaces_a_small_image_with_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_expect_replaces_a_small_image_with_jumps(monkeypatch: pytest.MonkeyPatc
         return (-logits if near else logits,), seen
 
     monkeypatch.setattr(adapter, 'watch', watch)
-    moved, given = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 1, Memory())
+    moved, given = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 1, NetworkRuns())
     assert (moved.name, moved.floors) == ('traced', {'logits': 0.0})
     assert 1e-3 < float((moved.image - image).abs().max()) < 0.1
     assert given.floors['logits'] > 0.1
@@ -78,14 +78,14 @@ def test_expect_moves_synthetic_images_off_thresholds(monkeypatch: pytest.Monkey
         return calm(asked)
 
     monkeypatch.setattr(adapter, 'watch', watch)
-    synthetic, own = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 0, Memory())
+    synthetic, own = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 0, NetworkRuns())
     assert torch.equal(own.image, image)
     assert 1e-3 < float((synthetic.image - image).abs().max()) < 0.1
     assert torch.equal(synthetic.expected['logits'], calm(synthetic.image)[0][0])
 
 
 def test_expect_keeps_outputs_and_evidence() -> None:
-    raw, final = expect(simple(), {'a': IMAGE}, 1e-4, 0, Memory())[0], expect(simple('final'), {'a': IMAGE}, 1e-4, 0, Memory())[0]
+    raw, final = expect(simple(), {'a': IMAGE}, 1e-4, 0, NetworkRuns())[0], expect(simple('final'), {'a': IMAGE}, 1e-4, 0, NetworkRuns())[0]
     logits = torch.einsum('kc,nchw->nkhw', Plain().weight, IMAGE)
     assert (raw.name, list(raw.expected), list(raw.evidence)) == ('a', ['logits'], ['seen'])
     assert (raw.raw, raw.raw_evidence, raw.floors) == ({}, {}, {})
@@ -99,7 +99,7 @@ def test_expect_keeps_outputs_and_evidence() -> None:
 def test_expect_protects_the_sample_image() -> None:
     adapter = simple()
     adapter.change = lambda image, logits: logits + 0 * image.mul_(0).sum()
-    sample, = expect(adapter, {'photograph': IMAGE.clone()}, 1e-4, 2, Memory())
+    sample, = expect(adapter, {'photograph': IMAGE.clone()}, 1e-4, 2, NetworkRuns())
     assert torch.equal(sample.image, IMAGE)
 
 
@@ -117,7 +117,8 @@ def noisy(adapter: Any, off: float, part: slice = slice(None)) -> None:
 def test_floor_is_the_largest_share_over_noises() -> None:
     adapter = simple()
     noisy(adapter, 1e-2, slice(0, 2))
-    samples = expect(adapter, {'photograph': IMAGE, 'wide': torch.rand(1, 3, 8, 12)}, 1e-4, 3, Memory(), as_given=('photograph', 'wide'))
+    images = {'photograph': IMAGE, 'wide': torch.rand(1, 3, 8, 12)}
+    samples = expect(adapter, images, 1e-4, 3, NetworkRuns(), as_given=('photograph', 'wide'))
     assert [sample.floors for sample in samples] == [{'logits': 0.25}, {'logits': 0.0}]
     assert model_floors(samples) == {'logits': 0.25}
     # Each picture once, the first twice, and three noises of each.
@@ -127,7 +128,7 @@ def test_floor_is_the_largest_share_over_noises() -> None:
 def test_expect_without_noises_has_no_floors() -> None:
     adapter = simple()
     noisy(adapter, 1e-2)
-    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 0, Memory())
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 0, NetworkRuns())
     assert (sample.floors, len(adapter.runs)) == ({}, 2)
 
 
@@ -135,7 +136,7 @@ def test_expect_runs_large_images_once() -> None:
     adapter = simple()
     noisy(adapter, 1e-2)
     large = torch.rand(1, 3, 9, 9)
-    samples = expect(adapter, {'photograph': IMAGE, 'large': large}, 1e-4, 3, Memory(), once=('large',))
+    samples = expect(adapter, {'photograph': IMAGE, 'large': large}, 1e-4, 3, NetworkRuns(), once=('large',))
     assert [sample.floors for sample in samples] == [{'logits': 1.0, 'logits: median': pytest.approx(1e-2, rel=1e-3)}, {}]
     assert sum(torch.equal(run, large) for run in adapter.runs) == 1
     assert len(adapter.runs) == 2 + 3 + 1
@@ -144,23 +145,23 @@ def test_expect_runs_large_images_once() -> None:
 def test_floors_cover_final_and_raw_outputs() -> None:
     adapter = simple('final')
     noisy(adapter, 1e-2, slice(0, 2))
-    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, Memory())
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, NetworkRuns())
     assert sample.floors == {'labels': 0.0, 'logits': 0.25}
 
 
 def test_expect_keeps_an_image_that_always_jumps() -> None:
     adapter = simple()
     adapter.change = lambda image, logits: logits + float(image.double().sum() * 1e7 % 100)
-    memory = Memory()
-    sample, = expect(adapter, {'traced': IMAGE}, 1e-4, 1, memory)
+    runs = NetworkRuns()
+    sample, = expect(adapter, {'traced': IMAGE}, 1e-4, 1, runs)
     assert torch.equal(sample.image, IMAGE)
     assert sample.floors['logits'] > 0
     # Twice the picture and its noise, then three others with a noise each; branches are those of the picture.
     assert len(adapter.runs) == 2 + 1 + 3 * 2
-    assert memory.branches['traced'] is memory.runs[memory._key(adapter, 'traced', 'eager', IMAGE)]
+    assert runs.branches['traced'] is runs.runs[_key('traced', 'eager', IMAGE)]
     # One noise of each of the three, however many there are; of the picture itself all.
     adapter.runs.clear()
-    expect(adapter, {'traced': IMAGE}, 1e-4, 3, Memory())
+    expect(adapter, {'traced': IMAGE}, 1e-4, 3, NetworkRuns())
     assert len(adapter.runs) == 2 + 1 + 3 * 2 + 2
 
 
@@ -173,22 +174,21 @@ def test_expect_replaces_small_images_only(side: int, moved: bool) -> None:
         return -logits if near else logits
 
     adapter.change = change
-    sample, = expect(adapter, {'traced': image}, 1e-4, 1, Memory())
+    sample, = expect(adapter, {'traced': image}, 1e-4, 1, NetworkRuns())
     assert torch.equal(sample.image, image) is not moved
     assert (sample.floors['logits'] == 0) is moved
 
 
 def test_with_patched_adds_patched_outputs() -> None:
-    adapter, memory = simple('final'), Memory()
-    samples = expect(adapter, {'a': IMAGE, 'b': IMAGE + 1}, 1e-4, 0, memory)
+    adapter, runs = simple('final'), NetworkRuns()
+    samples = expect(adapter, {'a': IMAGE, 'b': IMAGE + 1}, 1e-4, 0, runs)
     adapter.change = lambda image, logits: -logits
-    memory.patches = 'turned'
-    done = with_patched(adapter, samples, torch.device('cpu'), memory)
+    done = with_patched(adapter, samples, torch.device('cpu'))
     assert [sample.name for sample in done] == ['a', 'b']
     for before, after in zip(samples, done, strict=True):
         assert torch.equal(after.patched['labels'], 1 - before.expected['labels'])
         assert after.expected is before.expected and after.raw is before.raw
-    assert {key[3] for key in memory.seen} == {'eager', 'patched'}
+    assert {key[1] for key in runs.seen} == {'eager'}
 
 
 def test_typical_seconds_times_the_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_floors_keep_the_largest_of_all_noises() -> None:
     adapter = simple()
     offs = iter([1e-2, 5e-3, 1e-3])
     adapter.change = lambda image, logits: logits if torch.equal(image, IMAGE) else logits + next(offs) * logits.abs().max()
-    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 3, Memory())
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 3, NetworkRuns())
     assert sample.floors == {'logits': 1.0, 'logits: median': pytest.approx(1e-2, rel=1e-3)}
 
 
@@ -229,12 +229,12 @@ def test_floors_count_lost_instances() -> None:
         return tuple(rows.values())
 
     adapter.decide = decide
-    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, Memory())
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, NetworkRuns())
     assert sample.floors[lost_of('instances')] == pytest.approx(2 / 3)
 
 
 def test_decisions_are_made_once_with_the_image_and_recorded() -> None:
-    adapter, memory, asked = simple('final'), Memory(), []
+    adapter, runs, asked = simple('final'), NetworkRuns(), []
 
     def decide(raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         return (raw[0].argmax(dim=1).int() if image.shape[2] > 4 else raw[0].argmin(dim=1).int(),)
@@ -244,19 +244,19 @@ def test_decisions_are_made_once_with_the_image_and_recorded() -> None:
         return dict(seen)
 
     adapter.decide, adapter.evidence = decide, evidence
-    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, memory)
+    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, runs)
     assert [tuple(image.shape) for image, _ in asked] == [(1, 3, 8, 8)]
     assert torch.equal(sample.evidence['seen'], IMAGE.mean(dim=1))
-    assert [(site.kind, seen[0]) for (site, _, _), seen in memory.branches['photograph'].seen.items()] == [('size', True)]
-    quiet = Memory()
+    assert [(site.kind, seen[0]) for (site, _, _), seen in runs.branches['photograph'].seen.items()] == [('size', True)]
+    quiet = NetworkRuns()
     expect(adapter, {'photograph': IMAGE}, 1e-4, 0, quiet)
     assert len(quiet.branches['photograph'].seen) == 1
 
 
 def test_without_noises_nothing_jumps() -> None:
     adapter = simple()
-    expect(adapter, {'photograph': IMAGE}, 1e-4, 0, Memory())
+    expect(adapter, {'photograph': IMAGE}, 1e-4, 0, NetworkRuns())
     known = len(adapter.runs)
     adapter.runs.clear()
-    expect(adapter, {'traced': IMAGE}, 1e-4, 0, Memory())
+    expect(adapter, {'traced': IMAGE}, 1e-4, 0, NetworkRuns())
     assert len(adapter.runs) == known

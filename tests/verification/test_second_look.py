@@ -15,8 +15,9 @@ from mmexport.checker.comparison import Comparison
 from mmexport.checker.main import EAGER
 from mmexport.utils.progress import Progress
 from mmexport.verification import expected
-from mmexport.verification.expected import expect, second_look
-from mmexport.verification.memory import Memory
+from mmexport.verification.expected import NOISE, expect, second_look
+from mmexport.verification.network_runs import NetworkRuns
+from mmexport.verification.noise_floor import noise
 from mmexport.verification.verify import Verification
 from mmexport.verification.verify_all import Proof
 from tests.simple import IMAGE, simple
@@ -28,10 +29,10 @@ from tests.verification.test_expected import noisy
 def test_second_look_excuses_only_jumps_of_eager(jumps: bool, tmp_path: Path,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     """A jump of a few rows that the first noise did not show: more noises are tried, and the file judged again."""
-    report = Exporter(tiny('segformer_b0', outputs='raw'), model=seeded('segformer_b0'), work_dir=tmp_path, samples=False).run()
-    adapter, memory = build_adapter(seeded('segformer_b0'), outputs='raw'), Memory()
+    report, = Exporter(tiny('segformer_b0', outputs='raw'), model=seeded('segformer_b0'), work_dir=tmp_path, samples=False).run()
+    adapter, runs = build_adapter(seeded('segformer_b0'), outputs='raw'), NetworkRuns()
     images = {name: torch.rand(1, 3, *size) for name, size in (('traced', (128, 160)), ('same shape', (128, 160)), ('tall', (161, 97)))}
-    samples = expect(adapter, images, 1e-4, 1, memory)
+    samples = expect(adapter, images, 1e-4, 1, runs)
     # Eager's answer on one input has its first row moved by 0.4% of its scale, which the file's has not.
     wrong = samples[2].expected['logits'].clone()
     wrong[:, :, :1] += 4e-3 * wrong.abs().max()
@@ -49,7 +50,7 @@ def test_second_look_excuses_only_jumps_of_eager(jumps: bool, tmp_path: Path,
         return (turned,), seen
 
     monkeypatch.setattr(adapter, 'watch', watch)
-    proof = Proof(adapter, 1e-4, torch.device('cpu'), memory, Progress())
+    proof = Proof(adapter, 1e-4, torch.device('cpu'), Progress())
     checks, looked = proof.verify(report.artifacts, samples, tmp_path / 'scratch', None)
     assert checks[0].passed is jumps, checks[0].reason
     assert (looked[2].floors['logits'] > 0) is jumps
@@ -72,59 +73,60 @@ def failing(name: str, stage: str = EAGER, problem: str | None = None, **figures
     ([failing('a', max_rel=1e-2)], None), ([failing('a', problem='NaN')], None),
     ([failing('a', stage='artifact vs patched')], None), ([failing('a', max_rel=1e-5, beyond=0.0)], None)])
 def test_second_look_selects_possible_jumps(rows: list[dict[str, Any]], looked: list[str] | None) -> None:
-    adapter, memory = simple(), Memory()
-    samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('abc')}, 1e-4, 1, memory)
+    adapter, runs = simple(), NetworkRuns()
+    samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('abc')}, 1e-4, 1, runs)
     before = len(adapter.runs)
     check = Verification('onnx', dict(stale=None, rows=rows, vacuous={}))
-    found = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True))
+    found = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
     assert (found is None) is (looked is None)
     assert len(adapter.runs) - before == 9 * len(looked or [])
     if looked is not None:
-        assert {key[3] for key in memory.seen if key[3].startswith('noise 1')} == {f'noise {trial}' for trial in range(100, 109)}
-        assert {key[2] for key in memory.seen if key[3] == 'noise 100'} == set(looked)
+        asked = [IMAGE + 'abc'.index(name) for name in looked]
+        expected = [image + noise(image, trial, NOISE) for image in asked for trial in range(100, 109)]
+        assert all(map(torch.equal, adapter.runs[before:], expected))
         assert found is not None and [sample.name for sample in found] == ['a', 'b', 'c']
         assert [one is other for one, other in zip(found, samples, strict=True)] == [name not in looked for name in 'abc']
 
 
 def test_second_look_of_a_single_sample() -> None:
-    adapter, memory = simple(), Memory()
-    samples = expect(adapter, {'a': IMAGE}, 1e-4, 1, memory)
+    adapter, runs = simple(), NetworkRuns()
+    samples = expect(adapter, {'a': IMAGE}, 1e-4, 1, runs)
     check = Verification('onnx', dict(stale=None, rows=[failing('a')], vacuous={}))
-    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True)) is not None
+    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True)) is not None
 
 
 def test_second_look_leaves_two_samples_that_both_fail() -> None:
-    adapter, memory = simple(), Memory()
-    samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('ab')}, 1e-4, 1, memory)
+    adapter, runs = simple(), NetworkRuns()
+    samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('ab')}, 1e-4, 1, runs)
     check = Verification('onnx', dict(stale=None, rows=[failing('a'), failing('b')], vacuous={}))
-    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True)) is None
+    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True)) is None
 
 
 def test_second_look_uses_a_larger_model_floor() -> None:
     """A query that jumps on another sample excuses as many here."""
-    adapter, memory = simple(), Memory()
-    samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('ab')}, 1e-4, 1, memory)
+    adapter, runs = simple(), NetworkRuns()
+    samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('ab')}, 1e-4, 1, runs)
     samples[1] = replace(samples[1], floors={'logits': 0.75})
     check = Verification('onnx', dict(stale=None, rows=[failing('a', beyond=0.76)], vacuous={}))
-    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True)) is not None
+    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True)) is not None
 
 
 @pytest.mark.parametrize(('off', 'floor'), [(0.7e-4, 1.0), (0.2e-4, 0.0)])
 def test_second_look_counts_half_the_tolerance(off: float, floor: float) -> None:
     """An ill-conditioned model moves by nearly the tolerance under noise; a file, which rounds at every layer, by a little more."""
-    adapter, memory = simple(), Memory()
+    adapter, runs = simple(), NetworkRuns()
     noisy(adapter, off)
-    samples = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, memory)
+    samples = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, runs)
     assert samples[0].floors['logits'] == 0.0
     check = Verification('onnx', dict(stale=None, rows=[failing('photograph', beyond=0.3)], vacuous={}))
-    looked = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True))
+    looked = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
     assert looked is not None and looked[0].floors['logits'] == floor
     assert ('logits: median' in looked[0].floors) is (floor > 0)
 
 
 def test_second_look_keeps_the_tolerance_of_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    adapter, memory = simple('final'), Memory()
-    samples = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, memory)
+    adapter, runs = simple('final'), NetworkRuns()
+    samples = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, runs)
     tolerances: list[tuple[str, float]] = []
     compare = expected.compare
 
@@ -135,6 +137,6 @@ def test_second_look_keeps_the_tolerance_of_decisions(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(expected, 'compare', noted)
     check = Verification('onnx', dict(stale=None, rows=[failing('photograph')], vacuous={}))
-    looked = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), memory, Progress(quiet=True))
+    looked = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
     assert set(tolerances) == {('labels', 1e-4), ('labels', 5e-5), ('logits', 1e-4), ('logits', 5e-5)}
     assert looked is not None and looked[0].floors == {'labels': 0.0, 'logits': 1.0}

@@ -15,7 +15,7 @@ from mmexport.inputs.real_image import Photograph, read_photograph
 from mmexport.inputs.synthetic import picture
 from mmexport.inputs.windows import windows_of
 from mmexport.verification.expected import expect
-from mmexport.verification.memory import Memory
+from mmexport.verification.network_runs import NetworkRuns
 from mmexport.verification.test_step import (
     PipelineCheck,
     _judged,
@@ -43,7 +43,7 @@ def photographed(name: str, file: Path, scale: tuple[int, int], outputs: str = '
 
 def sample_of(adapter: Adapter, image: torch.Tensor, photograph: Photograph | None = None) -> Sample:
     name = 'photograph' if photograph else 'traced'
-    return expect(adapter, {name: image}, 1e-4, 0, Memory(), as_given=[name])[0]
+    return expect(adapter, {name: image}, 1e-4, 0, NetworkRuns(), as_given=[name])[0]
 
 
 @pytest.mark.parametrize('normalize', [False, True])

@@ -12,7 +12,6 @@ from mmexport.checker.comparison import Comparison
 from mmexport.checker.main import EAGER
 from mmexport.checker.samples import Sample
 from mmexport.utils.progress import Progress
-from mmexport.verification.memory import Memory
 from mmexport.verification.verify import Verification
 from mmexport.verification.verify_all import Proof
 
@@ -22,7 +21,7 @@ SAMPLES = [Sample('traced', torch.zeros(1, 3, 64, 64), {}, {}, {})]
 @pytest.fixture
 def proof(monkeypatch: pytest.MonkeyPatch) -> Proof:
     monkeypatch.setattr('mmexport.verification.verify_all.typical_seconds', lambda adapter, image: 2.0)
-    return Proof(SimpleNamespace(outputs='raw'), 1e-4, torch.device('cpu'), Memory(), Progress(quiet=True))  # type: ignore[arg-type]
+    return Proof(SimpleNamespace(outputs='raw'), 1e-4, torch.device('cpu'), Progress(quiet=True))  # type: ignore[arg-type]
 
 
 def test_after_a_closer_look_only_what_failed_is_checked_again(proof: Proof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,6 @@ def _twice(x: Tensor) -> Tensor:
 @pytest.mark.gpu
 @pytest.mark.skipif(not PRESENT, reason='engines are built on an NVIDIA GPU, by torch_tensorrt')
 def test_a_small_model_passes(tmp_path: Path) -> None:
-    report = Exporter(tiny('fcn', outputs='raw', backends=['tensorrt']), work_dir=tmp_path, model=seeded('fcn'), device='cuda').run()
+    report, = Exporter(tiny('fcn', outputs='raw', backends=['tensorrt']), work_dir=tmp_path, model=seeded('fcn'), device='cuda').run()
     assert report.passed, report.reasons
     assert report.artifacts[0].manifest['tensorrt']['engines'] > 0

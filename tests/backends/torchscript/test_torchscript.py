@@ -100,7 +100,7 @@ def test_an_axis_that_was_not_declared_dynamic_is_refused(tmp_path: Path) -> Non
     from mmexport.export.exporter import Exporter
     from tests.tiny import tiny
     cfg = tiny('segformer_b0', outputs='raw', inputs=dict(dynamic=('batch',)), verify=dict(shapes=None))
-    report = Exporter(cfg, model=seeded('segformer_b0'), work_dir=tmp_path).run()
+    report, = Exporter(cfg, model=seeded('segformer_b0'), work_dir=tmp_path).run()
     assert report.passed, report.reasons
     loaded = torch.jit.load(str(tmp_path / 'torchscript' / 'model.pt'))
     assert loaded(torch.randn(3, *SHAPE[1:]))[0].shape[0] == 3
