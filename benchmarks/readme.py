@@ -13,7 +13,7 @@ LAST_LINES = 11
 
 
 def main() -> None:
-    for page, parts in (('README.md', dict(demo=demo)), ('docs/results.md', dict(table=table, speed=speed, checking=checking))):
+    for page, parts in (('README.md', dict(demo=demo)), ('docs/results.md', dict(table=table, speed=speed, checking=checking, decisions=decisions))):
         text = (ROOT / page).read_text()
         for name, part in parts.items():
             block = f'<!-- {name} -->\n{part()}\n<!-- /{name} -->'
@@ -40,6 +40,21 @@ def checking() -> str:
         revision = content['before'] if row['which'] == 'before' else content['commit']
         lines.append(f"| {row['config']} | {revision} | {row['total_s']:.0f} | {row['checking_s']:.0f} | {ratio:.2f} |")
     return '\n'.join([*lines, '', f'`{place.name}`: {_machine(content)}'])
+
+
+def decisions() -> str:
+    lines = ['| config | format | raw, s | final over raw (quartiles) | run |', '| --- | --- | --- | --- | --- |']
+    rows: dict[tuple[str, str], str] = {}
+    where = []
+    for number, place in enumerate(sorted(RESULTS.glob('final_cost*.json')), 1):
+        content = json.loads(place.read_text())
+        for row in content['rows']:
+            paired = row['final_over_raw']
+            rows[row['config'], row['backend']] = (
+                f"| {row['config']} | {row['backend']} | {row['seconds']['raw']:.2f} | {paired['median']:.3f} "
+                f"({paired['lower quartile']:.3f} to {paired['upper quartile']:.3f}) | {number} |")
+        where.append(f"Run {number}, `{place.name}`: {content['rounds']} interleaved rounds, {content['clock']} time, {_machine(content)}")
+    return '\n'.join([*lines, *(rows[key] for key in sorted(rows)), '', '\n\n'.join(where)])
 
 
 def table() -> str:
