@@ -13,7 +13,8 @@ LAST_LINES = 11
 
 
 def main() -> None:
-    for page, parts in (('README.md', dict(demo=demo)), ('docs/results.md', dict(table=table, speed=speed, checking=checking, decisions=decisions))):
+    results = dict(table=table, speed=speed, checking=checking, decisions=decisions)
+    for page, parts in (('README.md', dict(demo=demo)), ('docs/results.md', results)):
         text = (ROOT / page).read_text()
         for name, part in parts.items():
             block = f'<!-- {name} -->\n{part()}\n<!-- /{name} -->'

@@ -33,6 +33,7 @@ from ..report.facts import Report
 from ..utils.gc import few_collections
 from ..utils.precision import exact_arithmetic
 from ..utils.progress import Progress
+from ..utils.skipped import skipped
 from ..verification.checker_process import waiting
 from ..verification.expected import with_patched
 from ..verification.reference import Reference, ReferenceMaker, reference_key
@@ -160,7 +161,7 @@ class Exporter:
                 floors={s.name: dict(s.floors) for s in samples}, failures={name: str(error) for name, error in failures.items()},
                 diagnoses=tuple(consultation.found), audit=audit, tolerance=self.tolerance,
                 seconds=dict(self.step.seconds), versions=versions(), work_dir=work_dir, plan=reference.plan,
-                inputs={sample.name: tuple(sample.image.shape) for sample in samples}, notes=tuple(self.step.notes),
+                inputs={sample.name: tuple(sample.image.shape) for sample in samples}, notes=(*self.step.notes, *skipped()),
                 seconds_by_kind=dict(self.step.by_kind), branches=reference.branches)
             return deliver(report, samples, keep=self.samples and self.checking)
 

@@ -43,15 +43,14 @@ class AOTInductor(ProgramBackend):
                 inputs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, Any]:
         import torch._inductor
 
-        from .comparing import masks_compared_by_torch
         from .forms import in_fast_forms
-        from .indices import helped_on
+        from .internals import helped_on
         device = program.example_inputs[0][0].device.type
         if device == 'cpu':
             program = in_fast_forms(program)
         options = {**(FOR_CPU if device == 'cpu' else {}), **self.options}
         started = time.perf_counter()
-        with helped_on(), masks_compared_by_torch():
+        with helped_on():
             torch._inductor.aoti_compile_and_package(program, package_path=str(folder / self.file), inductor_configs=dict(options))
         return dict(compile_s=round(time.perf_counter() - started, 1), device=device, options=options)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...ops.mask_enlarging import weights
+from ...utils.skipped import skip
 from ..exported.decomposing import decomposed_by_node
 from ..exported.layout_guards import drop_layout_guards, questions_of_the_model
 
@@ -27,9 +28,13 @@ def in_fast_forms(program: ExportedProgram) -> ExportedProgram:
     """Return the program with `FORMS` instead of their operators; unchanged if it has none of them."""
     if not any(node.target in FORMS for node in program.graph.nodes):
         return program
-    with questions_of_the_model() as asked:
-        written = decomposed_by_node(program).run_decompositions(FORMS)
-    drop_layout_guards(written, asked)
+    try:
+        with questions_of_the_model() as asked:
+            written = decomposed_by_node(program).run_decompositions(FORMS)
+        drop_layout_guards(written, asked)
+    except Exception as exc:  # Of code on torch's internals: the program as it is compiles to slower code.
+        skip('the fast forms of operators for Inductor', f'{type(exc).__name__}: {exc}')
+        return program
     return written
 
 

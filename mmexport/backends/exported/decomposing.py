@@ -15,6 +15,7 @@ from torch import Tensor, fx
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.export.graph_signature import OutputKind
 
+from ...utils.skipped import skip
 from .inplace import AsAWholeError, Writes, functional, is_write
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ def decomposed_by_node(program: ExportedProgram) -> ExportedProgram:
             return _Rewriting(program, decomp_table).done()
         except AsAWholeError:
             return as_a_whole(decomp_table)  # type: ignore[arg-type]
+        except Exception as exc:  # Of code on torch's internals: as a whole it is right too.
+            done = as_a_whole(decomp_table)  # type: ignore[arg-type]
+            skip('decomposing node by node', f'{type(exc).__name__}: {exc}')
+            return done
 
     return decomposed_by(program, run_decompositions)
 

@@ -23,9 +23,9 @@ from ..exported.from_program import ProgramBackend
 from ..exported.program import silenced
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from ..tensorrt.trtexec import trtexec_line
-from .convert import converted
 from .graph import name_axes, nodes
 from .half import halved
+from .internals import converted
 from .runner import open_onnxruntime
 
 if TYPE_CHECKING:

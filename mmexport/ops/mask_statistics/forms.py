@@ -51,7 +51,7 @@ class MaskStatistics:
             last = self.positive.shape[1] - 1
             return self.positive[image, torch.where(thing, query, torch.full_like(query, last))]
         chosen = torch.where(thing[:, :, None, None], self.logits[image, query], -1.0)
-        # With a tensor, for AOTInductor: see `mmexport.backends.aotinductor.comparing`.
+        # With a tensor, for AOTInductor: see `mmexport.backends.aotinductor.internals`.
         return torch.ops.aten.gt.Tensor(chosen, torch.zeros((), dtype=chosen.dtype, device=chosen.device))  # type: ignore[no-any-return]
 
 

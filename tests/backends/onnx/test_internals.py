@@ -10,7 +10,7 @@ import torch
 from onnx import TensorProto, helper
 from torch import Tensor, fx, nn
 
-from mmexport.backends.onnx.convert import known_values, rules_where_they_may_match
+from mmexport.backends.onnx.internals import known_values, rules_where_they_may_match
 
 pytest.importorskip('onnxscript', reason='the ONNX extra is not installed')
 
@@ -99,3 +99,30 @@ def test_promotions_are_the_same_where_known_values_are_not_computed_anew() -> N
     assert any('convert_element_type' in node for node in here)
     assert 0 < len(computed) < len(every)
     assert _TypePromotionInterpreter.run_node is usual
+
+
+def test_where_a_fast_path_fails_the_exporter_converts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mmexport.backends.onnx import internals
+    reasons: dict[str, str] = {}
+    monkeypatch.setattr('mmexport.utils.skipped._reasons', reasons)
+
+    def changed(program: Any) -> Any:
+        raise AttributeError('it was renamed')
+
+    program = torch.export.export(Mixed(), (torch.zeros(2, 3, 8, 16),))
+    usual = internals.converted(program, 18, ['answer'], ['image'])
+    assert not reasons
+    monkeypatch.setattr(internals, 'decomposed_by_node', changed)
+    made = internals.converted(program, 18, ['answer'], ['image'])
+    assert reasons == {'the fast conversion to ONNX': 'AttributeError: it was renamed'}
+    assert Counter(node.op_type for node in made.graph.node) == Counter(node.op_type for node in usual.graph.node)
+
+
+def test_an_error_of_the_exporter_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mmexport.backends.onnx import internals
+    reasons: dict[str, str] = {}
+    monkeypatch.setattr('mmexport.utils.skipped._reasons', reasons)
+    monkeypatch.setattr(internals, '_converted', lambda *given: (_ for _ in ()).throw(ValueError('no such operator')))
+    with pytest.raises(ValueError, match='no such operator'):
+        internals.converted(torch.export.export(Mixed(), (torch.zeros(2, 3, 8, 16),)), 18, ['answer'], ['image'])
+    assert not reasons

@@ -1,4 +1,7 @@
-"""Work around Inductor's arithmetic of open sizes where it fails or does not terminate; results stay the same."""
+"""Work around Inductor where it fails, does not terminate or is slow; results stay the same.
+
+Each part names the torch that it was tried on. Where what it changes is not there, it is skipped, and the report says so.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -6,11 +9,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import sympy
+import torch
+
+from ...utils.skipped import skip
+
+MASKS = 4  # Axes: image, query, height, width.
 
 
 @contextmanager
 def helped_on() -> Iterator[None]:
-    with undecided_is_false(), sums_multiplied_out():
+    """Apply all of them."""
+    with undecided_is_false(), sums_multiplied_out(), masks_compared_by_torch():
         yield
 
 
@@ -26,6 +35,7 @@ def undecided_is_false() -> Iterator[None]:
     from torch.utils._sympy.value_ranges import ValueRangeError
     original = vars(Layout).get('_stride_expr_ge_or_false')
     if original is None:
+        skip("Inductor's comparison of strides", 'Layout has no _stride_expr_ge_or_false')
         yield
         return
 
@@ -51,12 +61,50 @@ def sums_multiplied_out() -> Iterator[None]:
     Checked on torch 2.13.0 (``_inductor/sizevars.py``, ``stride_at`` and ``simplify_index_in_vec_range``).
     """
     from torch._inductor import sizevars
-    original = sizevars.sympy
+    original = getattr(sizevars, 'sympy', None)
+    if original is None:
+        skip("Inductor's simplification of indices", 'sizevars has no sympy')
+        yield
+        return
     sizevars.sympy = _Sympy()  # type: ignore[assignment]
     try:
         yield
     finally:
         sizevars.sympy = original
+
+
+@contextmanager
+def masks_compared_by_torch() -> Iterator[None]:
+    """Compile ``masks > zero`` on a CPU as a call of torch, for `masks` of four axes and a tensor `zero` of none.
+
+    Inductor's code for CPUs stores booleans one by one.
+
+    Of a hundred masks at 512 x 512 the generated code takes ten times as long: a vector of booleans goes through an array. Only
+    ``aten.gt.Tensor`` is looked at, which PyTorch code with a plain number does not call. Checked on torch 2.13.0
+    (``_inductor/lowering.py``, ``lowerings`` and ``fallback_handler``); where there are none of these, nothing is changed.
+    """
+    greater = torch.ops.aten.gt.Tensor
+    try:
+        from torch._inductor.lowering import fallback_handler, lowerings
+        generated = lowerings[greater]
+    except (ImportError, KeyError) as exc:
+        skip("torch's comparison of masks in Inductor", f'{type(exc).__name__}: {exc}')
+        yield
+        return
+    called = fallback_handler(greater)
+
+    def lowered(one: Any, other: Any) -> Any:
+        try:
+            masks = len(one.get_size()) == MASKS and not other.get_size() and one.get_device().type == 'cpu'
+        except AttributeError:  # A number, or another class in another version.
+            masks = False
+        return (called if masks else generated)(one, other)
+
+    lowerings[greater] = lowered
+    try:
+        yield
+    finally:
+        lowerings[greater] = generated
 
 
 def multiplied_out(expression: sympy.Basic) -> sympy.Basic:

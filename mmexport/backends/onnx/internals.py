@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...utils.skipped import skip
 from ..exported.decomposing import decomposed_by_node
 
 if TYPE_CHECKING:
@@ -16,9 +17,17 @@ if TYPE_CHECKING:
 
 def converted(program: ExportedProgram, opset: int, names: Sequence[str], inputs: Sequence[str]) -> Any:
     """Return the ONNX model (a ``ModelProto``) of `program` with outputs `names` and `inputs`; raise what the exporter raises."""
-    with rules_where_they_may_match(), known_values():
-        made = torch.onnx.export(decomposed_by_node(program), dynamo=True, opset_version=opset, verbose=False,
-                                 input_names=list(inputs), output_names=list(names))
+    try:
+        with rules_where_they_may_match(), known_values():
+            return _converted(decomposed_by_node(program), opset, names, inputs)
+    except Exception as exc:  # Of a fast path or of the exporter itself: what the exporter does alone tells.
+        made = _converted(program, opset, names, inputs)
+        skip('the fast conversion to ONNX', f'{type(exc).__name__}: {exc}')
+        return made
+
+
+def _converted(program: ExportedProgram, opset: int, names: Sequence[str], inputs: Sequence[str]) -> Any:
+    made = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False, input_names=list(inputs), output_names=list(names))
     assert made is not None
     return made.model_proto
 
@@ -34,6 +43,7 @@ def rules_where_they_may_match() -> Iterator[None]:
     from onnxscript import rewriter
     rules = getattr(rewriter, '_DEFAULT_REWRITE_RULES', None)
     if rules is None:
+        skip("onnxscript's rules where they may match", 'onnxscript.rewriter has no _DEFAULT_REWRITE_RULES')
         yield
         return
     rewriter._DEFAULT_REWRITE_RULES = tuple(map(_where_it_may_match, rules))  # type: ignore[assignment]
@@ -70,7 +80,8 @@ def known_values() -> Iterator[None]:
     try:
         from torch.onnx._internal.fx.passes import type_promotion
         interpreter, rule_of = type_promotion._TypePromotionInterpreter, type_promotion.get_type_promotion_rule
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError) as exc:
+        skip("the ONNX exporter's type promotion with known values", f'{type(exc).__name__}: {exc}')
         yield
         return
     compute = interpreter.run_node

@@ -3,10 +3,11 @@ import time
 
 import pytest
 import sympy
+import torch
 from torch._inductor import sizevars
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-from mmexport.backends.aotinductor.indices import multiplied_out, sums_multiplied_out
+from mmexport.backends.aotinductor.internals import masks_compared_by_torch, multiplied_out, sums_multiplied_out
 
 SIZE, OTHER = sympy.symbols('s0 s1', integer=True, positive=True)
 LANE, ROW = sympy.symbols('d2 d1', integer=True, nonnegative=True)
@@ -60,3 +61,39 @@ def test_torch_has_its_own_arithmetic_back():
         assert sizevars.sympy is not sympy
         raise RuntimeError('planted')
     assert sizevars.sympy is sympy
+
+
+def test_only_masks_on_a_cpu_are_compared_by_torch():
+    from torch._inductor.lowering import lowerings
+    generated = lowerings[torch.ops.aten.gt.Tensor]
+    with masks_compared_by_torch():
+        assert lowerings[torch.ops.aten.gt.Tensor] is not generated
+    assert lowerings[torch.ops.aten.gt.Tensor] is generated
+
+
+@pytest.mark.slow
+def test_masks_are_compared_as_eager_does(tmp_path):
+    """A call of torch in a compiled package, at a size that it was not compiled with."""
+    class Compared(torch.nn.Module):
+        def forward(self, masks):
+            return torch.ops.aten.gt.Tensor(masks * 2, torch.zeros(())), torch.ops.aten.gt.Tensor(masks.sum(dim=(2, 3)), torch.zeros(()))
+
+    example = torch.randn(2, 5, 16, 24)
+    sides = {axis: torch.export.Dim.AUTO for axis in (0, 2, 3)}
+    program = torch.export.export(Compared(), (example,), dynamic_shapes=(sides,))
+    with masks_compared_by_torch():
+        package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / 'masks.pt2'))
+    run = torch._inductor.aoti_load_package(package)
+    image = torch.randn(3, 5, 7, 9)
+    assert all(map(torch.equal, run(image), Compared()(image)))
+
+
+def test_what_is_not_there_is_skipped_and_named(monkeypatch):
+    reasons = {}
+    monkeypatch.setattr('mmexport.utils.skipped._reasons', reasons)
+    from torch._inductor.lowering import lowerings
+    monkeypatch.delitem(lowerings, torch.ops.aten.gt.Tensor)
+    monkeypatch.delattr(sizevars, 'sympy')
+    with masks_compared_by_torch(), sums_multiplied_out():
+        pass
+    assert sorted(reasons) == ["Inductor's simplification of indices", "torch's comparison of masks in Inductor"]

@@ -1,0 +1,17 @@
+"""Check that a fast path that is skipped is named once."""
+from __future__ import annotations
+
+import pytest
+
+from mmexport.utils import skipped as module
+from mmexport.utils.skipped import skip, skipped
+
+
+def test_each_fast_path_is_named_once_with_its_first_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, '_reasons', {})
+    assert skipped() == []
+    skip('the fast conversion', 'KeyError: gone\nand more')
+    skip('the fast conversion', 'another')
+    skip('forms', ValueError())
+    assert skipped() == ['slower than usual: the fast conversion was skipped: KeyError: gone',
+                         'slower than usual: forms was skipped: ValueError']
