@@ -28,7 +28,7 @@ Check = Callable[[Sample, dict[str, Run]], PipelineCheck]
 
 @dataclass
 class BranchSearch:
-    """Look for branches in the network, then in what only ``test_step`` runs: post-processing and methods of inference.
+    """Find branches in the network, then in what only ``test_step`` runs: post-processing and methods of inference.
 
     Attributes:
         section: the config's ``export`` section.
@@ -48,7 +48,7 @@ class BranchSearch:
     sites: set[Site] = field(default_factory=set)
 
     def of_network(self, samples: Sequence[Sample]) -> Settled:
-        """Search the network and the adapter's decisions."""
+        """Find branches in the network and the adapter's decisions."""
         runs = {sample.name: self.runs.branches[sample.name] for sample in samples}
         log = self._log(self._run_network, samples, runs)
 
@@ -62,7 +62,7 @@ class BranchSearch:
 
     def of_post_processing(self, network: Settled, samples: Sequence[Sample], runs: Mapping[str, Run],
                            check: Check) -> tuple[Settled, list[PipelineCheck]]:
-        """Search what the user's own code decides in ``test_step`` alone, on the sizes that `runs` were recorded at.
+        """Find what the user's own code decides in ``test_step`` alone, on the sizes that `runs` were recorded at.
 
         Args:
             network: what was found in the network, which ``test_step`` runs too.
