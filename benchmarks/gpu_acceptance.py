@@ -88,17 +88,16 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
         for place in devices:
             adapter.to(place)
             images = scenes(plan.shapes, adapter, place)
-            runs = NetworkRuns()
-            expected = expect(adapter, images, TOLERANCE, NOISES, runs)
+            expected = expect(adapter, images, TOLERANCE, NOISES, NetworkRuns())
             with patched('auto'):
-                samples[place] = with_patched(adapter, expected, place, runs)
+                samples[place] = with_patched(adapter, expected, place)
                 manifest = dict(outputs=[spec.as_dict() for spec in adapter.specs], num_classes=adapter.num_classes)
                 files[place] = backend.lower(adapter, images['traced'], Path(folder) / place.type, manifest)
         checks: dict[str, Any] = {}
         for made_on, artifact in files.items():
             for run_on in devices:
                 check = verify(artifact, samples[run_on], TOLERANCE, run_on, Path(folder) / 'scratch')
-                closer = second_look(adapter.to(run_on), samples[run_on], [check], TOLERANCE, run_on, NetworkRuns(), Progress(quiet=True))
+                closer = second_look(adapter.to(run_on), samples[run_on], [check], TOLERANCE, run_on, Progress(quiet=True))
                 if closer is not None:
                     check = verify(artifact, closer, TOLERANCE, run_on, Path(folder) / 'scratch')
                 checks[f'lowered on {made_on}, run on {run_on}'] = dict(passed=check.passed, reason=check.reason, worst=worst(check.rows))
