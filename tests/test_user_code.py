@@ -91,7 +91,7 @@ def test_a_branch_on_a_size_in_the_other_formats(habit: str, backend: str, tmp_p
     folder = report.artifacts[0].folder
     manifest = json.loads((folder / 'manifest.json').read_text())
     assert manifest['inputs'][0]['ranges']['width'][1] < 2000
-    assert 'width' in str(why_refused(manifest['inputs'][0], torch.zeros(1, 3, 64, 2048)))
+    assert 'width' in str(why_refused(manifest['inputs'], [torch.zeros(1, 3, 64, 2048)]))
 
 
 def test_the_ranges_leave_out_branches_that_were_not_verified(tmp_path: Path) -> None:
