@@ -4,12 +4,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from types import FrameType
 from typing import Any
 
 import torch
 
-from .numbers import ESCAPED, note
+from .numbers import ESCAPED, note, plain
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def size_products_noted() -> Iterator[None]:
 
     def watch(frame: FrameType, event: str, called: Any) -> None:
         if event == 'c_call' and getattr(called, '__name__', '') == 'numel' and isinstance(getattr(called, '__self__', None), torch.Size):
-            note(frame, ESCAPED, 'numel', (0, 0), False)
+            note(frame, ESCAPED, None, (prod(map(plain, called.__self__)), 0), False)
 
     sys.setprofile(watch)
     try:
