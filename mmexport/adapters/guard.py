@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from .specs import FOLLOWING, IMAGE, InputSpec
 
-AXES = IMAGE.axes
+
+def _size_of(axis: str, name: str, size: int) -> str:
+    return 'mmexport: axis ' + axis + ' of ' + name + ' has size ' + str(size)
 
 
 @torch.jit.script_if_tracing
@@ -21,14 +23,14 @@ def _refuse_what_was_not_exported(tensor: Tensor, name: str, axes: list[str], fl
         raise ValueError('mmexport: ' + name + ' must be float32, as the manifest says')
     for axis in range(len(axes)):
         size = tensor.size(axis)
-        said = 'mmexport: axis ' + axes[axis] + ' of ' + name + ' has size ' + str(size)
         if low[axis] >= 0 and low[axis] == high[axis] and size != low[axis]:
-            raise ValueError(said + ', and this file takes ' + str(low[axis]) + ' only; the manifest names the axes that are dynamic')
+            raise ValueError(_size_of(axes[axis], name, size) + ', and this file takes ' + str(low[axis]) +
+                             ' only; the manifest names the axes that are dynamic')
         if low[axis] >= 0 and (size < low[axis] or size > high[axis]):
-            raise ValueError(said + ', and this file was checked from ' + str(low[axis]) + ' to ' + str(high[axis]) +
-                             ' only; export with export.verify.shapes for more')
-        if size % multiples[axis] != 0:
-            raise ValueError(said + ', which must be a multiple of ' + str(multiples[axis]))
+            raise ValueError(_size_of(axes[axis], name, size) + ', and this file was checked from ' + str(low[axis]) + ' to ' +
+                             str(high[axis]) + ' only; export with export.verify.shapes for more')
+        if multiples[axis] > 1 and size % multiples[axis] != 0:
+            raise ValueError(_size_of(axes[axis], name, size) + ', which must be a multiple of ' + str(multiples[axis]))
     return tensor
 
 
@@ -45,7 +47,7 @@ class InputGuard(nn.Module):
         inputs: what the file takes, with the traced shape of each; the picture where there are none.
     """
 
-    def __init__(self, shape: Sequence[int] = (), dynamic: Sequence[str] = AXES, channels: int = 3,
+    def __init__(self, shape: Sequence[int] = (), dynamic: Sequence[str] = FOLLOWING, channels: int = 3,
                  ranges: Mapping[str, Sequence[int]] | None = None, multiple_of: int = 1, minimum: int = 1,
                  inputs: Sequence[tuple[InputSpec, Sequence[int]]] = ()) -> None:
         super().__init__()

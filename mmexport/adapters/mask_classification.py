@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import UnsupportedModelError
-from ..ops.mask_statistics import MaskStatistics, mask_statistics
+from ..ops.mask_statistics import MaskStatistics, mask_statistics, masks_at
 from ..registry import ADAPTERS
 from .base import Adapter, OutputSpec
 from .objectives import Objective, panoptic_objective, segment_targets
@@ -162,7 +162,7 @@ class MaskClassification(Adapter):
             found |= panoptic_evidence(self.panoptic(cls_logits, masks)[1], cls_logits, masks, self.fusion.test_cfg, self.num_classes)
         if self.instance_on:
             top = self._top_queries(cls_logits)
-            found |= instance_evidence(_rows(masks, top['query']), top, cls_logits)
+            found |= instance_evidence(masks_at(masks, top['query']), top, cls_logits)
         return found
 
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
@@ -209,12 +209,6 @@ def _weights(scores: Tensor, kept: Tensor) -> Tensor:
 
 def _enlarged(mask_logits: Tensor, image: Tensor) -> Tensor:
     return F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)
-
-
-def _rows(masks: Tensor, query: Tensor) -> Tensor:
-    """Select masks: (N, Q, H, W), query (N, K) -> (N, K, H, W), without an index of full size."""
-    image = torch.arange(query.shape[0], device=query.device)[:, None]
-    return masks[image, query]
 
 
 def boxes_of(masks: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ class Segmentation(Adapter):
 
     def data_samples(self, image: Tensor) -> list[Any]:
         from mmseg.structures import SegDataSample
-        return Metas(SegDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image))
+        return [SegDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image)]
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         with answering(self.head, 'predict_by_feat', lambda logits, *args, **kwargs: logits):

@@ -77,11 +77,9 @@ def sums_multiplied_out() -> Iterator[None]:
 def masks_compared_by_torch() -> Iterator[None]:
     """Compile ``masks > zero`` on a CPU as a call of torch, for `masks` of four axes and a tensor `zero` of none.
 
-    Inductor's code for CPUs stores booleans one by one.
-
-    Of a hundred masks at 512 x 512 the generated code takes ten times as long: a vector of booleans goes through an array. Only
-    ``aten.gt.Tensor`` is looked at, which PyTorch code with a plain number does not call. Checked on torch 2.13.0
-    (``_inductor/lowering.py``, ``lowerings`` and ``fallback_handler``); where there are none of these, nothing is changed.
+    Inductor's code for CPUs stores booleans one by one: a vector of them goes through an array. Only ``aten.gt.Tensor`` is looked at,
+    which PyTorch code with a plain number does not call. Checked on torch 2.13.0 (``_inductor/lowering.py``, ``lowerings`` and
+    ``fallback_handler``); where there are none of these, nothing is changed.
     """
     greater = torch.ops.aten.gt.Tensor
     try:

@@ -1,7 +1,7 @@
 """Compute what mask classification decides from enlarged masks, a few queries at a time or in whole maps."""
 from ..op import Op, register
-from .forms import MaskStatistics, mask_statistics
+from .forms import MaskStatistics, mask_statistics, masks_at
 
-__all__ = ['MaskStatistics', 'mask_statistics']
+__all__ = ['MaskStatistics', 'mask_statistics', 'masks_at']
 
 register(Op('mask_statistics', default='tiles', takes={'aotinductor': 'whole'}))
