@@ -95,9 +95,9 @@ def staging_dir(work_dir: Path) -> Iterator[Path]:
 
 def _tidy(work_dir: Path) -> None:
     """Remove the folders of killed runs, and restore a result that one had moved aside."""
-    for left in work_dir.glob(f'{WORKSHOP}*'):
-        if not _alive(left.name):
-            shutil.rmtree(left, ignore_errors=True)
+    for leftover in work_dir.glob(f'{WORKSHOP}*'):
+        if not _alive(leftover.name):
+            shutil.rmtree(leftover, ignore_errors=True)
     for aside in work_dir.glob(f'{ASIDE}*'):
         place = work_dir / aside.name.removeprefix(ASIDE)
         if place.exists():

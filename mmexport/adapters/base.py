@@ -167,9 +167,9 @@ class Adapter(nn.Module):
         """Run the network eagerly; return `raw` and the evidence that only shows while it runs (PointRend's choice of points)."""
         return self.raw(*inputs), {}
 
-    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return what the checker needs to judge differences in ``final`` outputs: margins, thresholds, and what `watch` recorded."""
-        return seen
+        return recorded
 
     @property
     def class_count(self) -> int:
@@ -180,8 +180,8 @@ class Adapter(nn.Module):
         """Return the classes that win somewhere on `image`."""
         return frozenset()
 
-    def aim(self, raw: tuple[Tensor, ...], image: Tensor, wanted: set[int], generator: torch.Generator) -> Objective:
-        """Choose targets for the classes of `wanted` from `raw`, and return the objective that leads there; see `inputs.decisive`."""
+    def aim(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
+        """Choose targets for the classes of `target_classes` from `raw`, and return the objective that leads there; see `inputs.decisive`."""
         raise NotImplementedError
 
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:

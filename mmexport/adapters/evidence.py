@@ -17,27 +17,27 @@ THRESHOLD_EDGE = 1e-3
 LOGIT_TOLERANCE = 1e-4
 
 
-def panoptic_evidence(found: dict[str, Tensor], cls_logits: Tensor, masks: Tensor, cfg: Any, void: int) -> dict[str, Tensor]:
+def panoptic_evidence(decisions: dict[str, Tensor], cls_logits: Tensor, masks: Tensor, cfg: Any, void: int) -> dict[str, Tensor]:
     """Return `near` (N, H, W): pixels whose winner has a small margin, or belongs to a segment near a threshold.
     `borderline` (N): how many such segments. `candidates` (N, Q): the classes of queries that are kept, or nearly, else void.
     """
     cls_slack = LOGIT_TOLERANCE * competing_scale(cls_logits, 2) / 2
     mask_slack = LOGIT_TOLERANCE * float(masks.abs().max()) / 4
-    at_score = found['classes'].ne(void) & ((found['scores'] - cfg.get('object_mask_thr', 0.8)).abs() < THRESHOLD_EDGE)
-    at_ratio = found['kept'] & (found['won'] > 0) & ((found['ratio'] - cfg.get('iou_thr', 0.8)).abs() < THRESHOLD_EDGE)
-    candidate = found['kept'] | at_score
-    weights = torch.where(candidate, found['scores'], -torch.ones_like(found['scores']))
-    product = weights[:, :, None, None] * found['probabilities']
+    at_score = decisions['classes'].ne(void) & ((decisions['scores'] - cfg.get('object_mask_thr', 0.8)).abs() < THRESHOLD_EDGE)
+    at_ratio = decisions['kept'] & (decisions['won'] > 0) & ((decisions['ratio'] - cfg.get('iou_thr', 0.8)).abs() < THRESHOLD_EDGE)
+    candidate = decisions['kept'] | at_score
+    weights = torch.where(candidate, decisions['scores'], -torch.ones_like(decisions['scores']))
+    product = weights[:, :, None, None] * decisions['probabilities']
     top, index = product.topk(min(2, product.shape[1]), dim=1)
     near = (top[:, 0] - top[:, -1]) < 2 * (cls_slack + mask_slack)
     edge = (at_score | at_ratio).gather(1, index[:, 0].flatten(1)).view_as(near)
     if cfg.get('filter_low_score', False):
-        sure = found['probabilities'].gather(1, found['winner'][:, None])[:, 0]
+        sure = decisions['probabilities'].gather(1, decisions['winner'][:, None])[:, 0]
         near = near | ((sure - 0.5).abs() < 2 * mask_slack)
     # Where nothing was kept the products are all negative and their order means nothing.
     near = near & (top[:, 0] > 0)
     return {'near': near | edge, 'borderline': (at_score | at_ratio).sum(dim=1),
-            'candidates': torch.where(candidate, found['classes'], torch.full_like(found['classes'], void))}
+            'candidates': torch.where(candidate, decisions['classes'], torch.full_like(decisions['classes'], void))}
 
 
 def instance_evidence(chosen: Tensor, top: dict[str, Tensor], cls_logits: Tensor) -> dict[str, Tensor]:

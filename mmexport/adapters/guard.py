@@ -68,7 +68,7 @@ class InputGuard(nn.Module):
 
     @property
     def _sides(self) -> dict[str, tuple[int, int]]:
-        return {name: limits for spec, found in reversed(self.inputs) for name, limits in zip(spec.axes, found, strict=True)
+        return {name: limits for spec, sizes in reversed(self.inputs) for name, limits in zip(spec.axes, sizes, strict=True)
                 if name in FOLLOWING}
 
     @property

@@ -77,9 +77,9 @@ class MaskClassification(Adapter):
         segments = self.panoptic(raw[0], _enlarged(raw[1], image))[0].unique()
         return frozenset(int(segment) % 1000 for segment in segments if int(segment) != self.num_classes)
 
-    def aim(self, raw: tuple[Tensor, ...], image: Tensor, wanted: set[int], generator: torch.Generator) -> Objective:
+    def aim(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
         threshold, masks = float(self.fusion.test_cfg.get('object_mask_thr', 0.8)), _enlarged(raw[1], image)
-        targets = [segment_targets(classes, mask, wanted, threshold) for classes, mask in zip(raw[0], masks, strict=True)]
+        targets = [segment_targets(classes, mask, target_classes, threshold) for classes, mask in zip(raw[0], masks, strict=True)]
         return lambda raw, image: panoptic_objective(raw[0], _enlarged(raw[1], image), targets, threshold)
 
     def data_samples(self, image: Tensor) -> list[Any]:
@@ -95,11 +95,11 @@ class MaskClassification(Adapter):
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         cls_logits, mask_logits = raw
-        scores, classes, kept = self._kept(cls_logits)
-        statistics = mask_statistics(mask_logits, image.shape[2:], _weights(scores, kept), self.instance_on)  # type: ignore[arg-type]
+        scores, classes, candidates = self._kept(cls_logits)
+        statistics = mask_statistics(mask_logits, image.shape[2:], _weights(scores, candidates), self.instance_on)  # type: ignore[arg-type]
         panoptic: tuple[Tensor, ...] = ()
         if self.panoptic_on:
-            panoptic = (self._segments(scores, classes, kept, statistics.winner, statistics.area, statistics.sure)[0],)
+            panoptic = (self._segments(scores, classes, candidates, statistics.winner, statistics.area, statistics.sure)[0],)
         return panoptic + (self._instances(cls_logits, statistics) if self.instance_on else ())
 
     def _kept(self, cls_logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -109,28 +109,28 @@ class MaskClassification(Adapter):
 
     def panoptic(self, cls_logits: Tensor, masks: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the segment map of enlarged masks (N, Q, H, W), and its intermediate decisions for `evidence`."""
-        scores, classes, kept = self._kept(cls_logits)
+        scores, classes, candidates = self._kept(cls_logits)
         probabilities = masks.sigmoid()
-        winner = (_weights(scores, kept)[:, :, None, None] * probabilities).argmax(dim=1)
+        winner = (_weights(scores, candidates)[:, :, None, None] * probabilities).argmax(dim=1)
         area = (probabilities >= 0.5).flatten(2).sum(dim=2)
-        result, found = self._segments(scores, classes, kept, winner, area, probabilities.gather(1, winner[:, None])[:, 0] >= 0.5)
-        return result, {**found, 'probabilities': probabilities}
+        result, decisions = self._segments(scores, classes, candidates, winner, area, probabilities.gather(1, winner[:, None])[:, 0] >= 0.5)
+        return result, {**decisions, 'probabilities': probabilities}
 
-    def _segments(self, scores: Tensor, classes: Tensor, kept: Tensor, winner: Tensor, area: Tensor,
+    def _segments(self, scores: Tensor, classes: Tensor, candidates: Tensor, winner: Tensor, area: Tensor,
                   sure: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the segment map of the winning queries (N, H, W), the areas of masks (N, Q), and where the winner is above 0.5."""
         cfg = self.fusion.test_cfg
         won = torch.zeros_like(scores).scatter_add_(1, winner.flatten(1), torch.ones_like(winner.flatten(1), dtype=scores.dtype))
         # In double, as mmdet divides Python numbers: a ratio must fall on the same side of the threshold.
         ratio = won.double() / area.double().clamp_min(1.0)
-        accepted = kept & (won > 0) & (area > 0) & (ratio >= cfg.get('iou_thr', 0.8))
+        accepted = candidates & (won > 0) & (area > 0) & (ratio >= cfg.get('iou_thr', 0.8))
         thing = accepted & (classes < self.fusion.num_things_classes)
         segment = torch.where(thing, classes + thing.long().cumsum(dim=1) * 1000, classes)
         segment = torch.where(accepted, segment, torch.full_like(segment, self.num_classes))
         result = segment.gather(1, winner.flatten(1)).view_as(winner)
         if cfg.get('filter_low_score', False):
             result = torch.where(sure, result, torch.full_like(result, self.num_classes))
-        return result.to(torch.int32), dict(scores=scores, classes=classes, kept=kept, ratio=ratio, won=won, winner=winner)
+        return result.to(torch.int32), dict(scores=scores, classes=classes, kept=candidates, ratio=ratio, won=won, winner=winner)
 
     def _instances(self, cls_logits: Tensor, statistics: MaskStatistics) -> tuple[Tensor, ...]:
         """Return rows in descending order of class score, things first; rows from `num` on are zero."""
@@ -153,17 +153,17 @@ class MaskClassification(Adapter):
         return dict(scores=scores.gather(1, order), labels=labels.gather(1, order), thing=thing.gather(1, order),
                     query=(index // self.num_classes).gather(1, order), count=thing.sum(dim=1), edge=scores[:, -1])
 
-    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
         from .evidence import instance_evidence, panoptic_evidence
         cls_logits, mask_logits = raw
         masks = _enlarged(mask_logits, image)
-        found: dict[str, Tensor] = {}
+        evidence: dict[str, Tensor] = {}
         if self.panoptic_on:
-            found |= panoptic_evidence(self.panoptic(cls_logits, masks)[1], cls_logits, masks, self.fusion.test_cfg, self.num_classes)
+            evidence |= panoptic_evidence(self.panoptic(cls_logits, masks)[1], cls_logits, masks, self.fusion.test_cfg, self.num_classes)
         if self.instance_on:
             top = self._top_queries(cls_logits)
-            found |= instance_evidence(masks_at(masks, top['query']), top, cls_logits)
-        return found
+            evidence |= instance_evidence(masks_at(masks, top['query']), top, cls_logits)
+        return evidence
 
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
         """Return the pixels that change without the padding: whether a segment is kept depends on areas."""
@@ -174,8 +174,8 @@ class MaskClassification(Adapter):
         cls_logits, mask_logits = raw
         masks = _enlarged(mask_logits, image)
         padded = self.panoptic(cls_logits, masks)[0][:, :height, :width]
-        cut, found = self.panoptic(cls_logits, masks[..., :height, :width])
-        near = panoptic_evidence(found, cls_logits, masks, self.fusion.test_cfg, self.num_classes)['near']
+        cut, decisions = self.panoptic(cls_logits, masks[..., :height, :width])
+        near = panoptic_evidence(decisions, cls_logits, masks, self.fusion.test_cfg, self.num_classes)['near']
         return near | (renamed_after(cut, padded) != cut)
 
     def notes(self) -> dict[str, Any]:
@@ -185,26 +185,26 @@ class MaskClassification(Adapter):
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         """Convert mmdet's rows, whose order is arbitrary because its `topk` does not sort; rows from `num` on are zero."""
-        answer: dict[str, Tensor] = {}
+        outputs: dict[str, Tensor] = {}
         if self.panoptic_on:
-            answer['panoptic'] = torch.stack([sample.pred_panoptic_seg.sem_seg[0] for sample in samples]).to(torch.int32)
+            outputs['panoptic'] = torch.stack([sample.pred_panoptic_seg.sem_seg[0] for sample in samples]).to(torch.int32)
         if self.instance_on:
             limit = int(self.fusion.test_cfg.get('max_per_image', 100))
-            rows = [sample.pred_instances for sample in samples]
+            predictions = [sample.pred_instances for sample in samples]
             for name, key, dtype in (('boxes', 'bboxes', torch.float32), ('scores', 'scores', torch.float32),
                                      ('labels', 'labels', torch.int64), ('masks', 'masks', torch.bool)):
-                answer[name] = torch.stack([_padded(found[key].to(dtype), limit) for found in rows])
-            answer['num'] = torch.tensor([len(found) for found in rows])
-        return answer
+                outputs[name] = torch.stack([_padded(instances[key].to(dtype), limit) for instances in predictions])
+            outputs['num'] = torch.tensor([len(instances) for instances in predictions])
+        return outputs
 
 
 def _padded(rows: Tensor, count: int) -> Tensor:
     return torch.cat([rows, rows.new_zeros((count - len(rows), *rows.shape[1:]))])
 
 
-def _weights(scores: Tensor, kept: Tensor) -> Tensor:
+def _weights(scores: Tensor, candidates: Tensor) -> Tensor:
     """Give queries that are not kept a factor of -1, below every product of a kept one."""
-    return torch.where(kept, scores, -torch.ones_like(scores))
+    return torch.where(candidates, scores, -torch.ones_like(scores))
 
 
 def _enlarged(mask_logits: Tensor, image: Tensor) -> Tensor:

@@ -38,9 +38,9 @@ def two_sided(logits: Tensor, threshold: float) -> Tensor:
     return torch.cat([torch.zeros_like(logits), logits - math.log(threshold / (1 - threshold))], dim=1)
 
 
-def block_target(logits: Tensor, wanted: set[int], generator: torch.Generator) -> Tensor:
+def block_target(logits: Tensor, target_classes: set[int], generator: torch.Generator) -> Tensor:
     """Give each wanted class blocks of a grid, where it is nearest to winning; elsewhere (N, H, W) the scene's own labels stay."""
-    classes = torch.tensor(sorted(wanted) * max(1, GRID * GRID // (4 * len(wanted))))
+    classes = torch.tensor(sorted(target_classes) * max(1, GRID * GRID // (4 * len(target_classes))))
     behind = F.adaptive_avg_pool2d(logits - logits.amax(dim=1, keepdim=True), GRID)[:, classes.to(logits.device)].flatten(2)
     grid = torch.full((len(logits), GRID * GRID), -1)
     for image, scores in enumerate(behind):
@@ -58,7 +58,7 @@ def semantic_objective(logits: Tensor, target: Tensor) -> Tensor:
     return F.cross_entropy(logits, target, weight=1 / counts.clamp_min(1))
 
 
-def segment_targets(cls_logits: Tensor, masks: Tensor, wanted: set[int], threshold: float) -> SegmentTargets:
+def segment_targets(cls_logits: Tensor, masks: Tensor, target_classes: set[int], threshold: float) -> SegmentTargets:
     """Let confident queries (Q, C + 1) keep their class, and give each wanted class the free query that is nearest to it.
 
     A pixel belongs to the chosen query whose mask (Q, H, W) is highest there, each measured from a level of its own above which lies
@@ -70,27 +70,27 @@ def segment_targets(cls_logits: Tensor, masks: Tensor, wanted: set[int], thresho
     missing = torch.tensor(sorted(set(range(cls_logits.shape[-1] - 1)) - set(chosen.values())), dtype=torch.long)
     free = (~confident).nonzero()[:, 0].cpu()
     nearest = cls_logits.log_softmax(dim=-1).cpu()[free][:, missing]
-    nearest -= SEEN * torch.tensor([name not in wanted for name in missing.tolist()])
+    nearest -= SEEN * torch.tensor([name not in target_classes for name in missing.tolist()])
     for row, column in _pairs(nearest)[:max(QUERIES - len(chosen), 4)]:
         chosen[int(free[row])] = int(missing[column])
     queries, classes = (torch.tensor(list(part), device=masks.device) for part in (chosen, chosen.values()))
-    own = masks[queries]
-    level = own.flatten(1).sort(dim=1).values[:, int(own[0].numel() * max(0.0, 1 - 1.2 / len(own)))]
-    winner = (own - level[:, None, None]).argmax(dim=0)
-    return queries, classes, F.one_hot(winner, len(own)).permute(2, 0, 1).to(masks)
+    chosen_masks = masks[queries]
+    level = chosen_masks.flatten(1).sort(dim=1).values[:, int(chosen_masks[0].numel() * max(0.0, 1 - 1.2 / len(chosen_masks)))]
+    winner = (chosen_masks - level[:, None, None]).argmax(dim=0)
+    return queries, classes, F.one_hot(winner, len(chosen_masks)).permute(2, 0, 1).to(masks)
 
 
 def panoptic_objective(cls_logits: Tensor, masks: Tensor, targets: Sequence[SegmentTargets], threshold: float) -> Tensor:
     """Measure how far chosen queries are from passing the class threshold, and their masks from their regions."""
     total = masks.new_zeros(())
-    wanted_odds = math.log(threshold / (1 - threshold)) + CLASS_MARGIN
+    required_odds = math.log(threshold / (1 - threshold)) + CLASS_MARGIN
     for logits, mask, (queries, classes, regions) in zip(cls_logits, masks, targets, strict=True):
         rows = logits[queries]
-        own = rows.gather(1, classes[:, None])[:, 0]
+        target_logits = rows.gather(1, classes[:, None])[:, 0]
         others = rows.scatter(1, classes[:, None], -math.inf).logsumexp(dim=1)
         inside, outside = regions.flatten(1), 1 - regions.flatten(1)
         claim = mask[queries].flatten(1)
-        total = total + (wanted_odds - own + others).clamp_min(0).mean()
+        total = total + (required_odds - target_logits + others).clamp_min(0).mean()
         total = total + ((F.softplus(-claim) * inside).sum(1) / inside.sum(1).clamp_min(1)).mean()
         total = total + OUTSIDE * ((F.softplus(claim) * outside).sum(1) / outside.sum(1).clamp_min(1)).mean()
     return total
@@ -98,9 +98,9 @@ def panoptic_objective(cls_logits: Tensor, masks: Tensor, targets: Sequence[Segm
 
 def _pairs(scores: Tensor) -> list[tuple[int, int]]:
     """Pair rows with columns, the highest score first, each row and each column at most once."""
-    left, found = scores.clone(), []
-    for _ in range(min(left.shape)):
-        row, column = divmod(int(left.argmax()), left.shape[1])
-        found.append((row, column))
-        left[row], left[:, column] = -math.inf, -math.inf
-    return found
+    remaining, pairs = scores.clone(), []
+    for _ in range(min(remaining.shape)):
+        row, column = divmod(int(remaining.argmax()), remaining.shape[1])
+        pairs.append((row, column))
+        remaining[row], remaining[:, column] = -math.inf, -math.inf
+    return pairs

@@ -34,6 +34,6 @@ class OpenVocabulary(SemanticMasks):
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         with answering(self.model.text_encoder, 'forward', lambda: self.words), \
-                answering(self.head, 'predict_by_feat', lambda found, metas: found):
+                answering(self.head, 'predict_by_feat', lambda logits, metas: logits):
             masks, classes = self.model.encode_decode(image, image_metas(image))  # type: ignore[operator]
         return classes, masks

@@ -42,14 +42,14 @@ class Backbone(Adapter):
         return tuple(OutputSpec(f'feature_{number}', 'float32', *_axes(rank)) for number, rank in enumerate(self.ranks))
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
-        found = image
+        features = image
         for name in self.part.split('+'):
-            found = getattr(self.model, name)(found)
-        features = tuple(_tensors(found))
-        if not features:
+            features = getattr(self.model, name)(features)
+        tensors = tuple(_tensors(features))
+        if not tensors:
             raise UnsupportedModelError(f'the {self.part} of {type(self.model).__name__} returns no float tensor')
-        self.ranks = [feature.dim() for feature in features]
-        return features
+        self.ranks = [feature.dim() for feature in tensors]
+        return tensors
 
     def notes(self) -> dict[str, Any]:
         return {'part': self.part}
@@ -69,10 +69,10 @@ def _axes(rank: int) -> tuple[tuple[str, ...], str]:
     return ('batch', *(f'axis_{number}' for number in range(1, rank))), 'queries' if rank >= 3 else 'map'
 
 
-def _tensors(found: Any) -> list[Tensor]:
+def _tensors(outputs: Any) -> list[Tensor]:
     """Return the float tensors of a module's outputs, in order."""
-    if isinstance(found, Tensor):
-        return [found] if found.is_floating_point() else []
-    if isinstance(found, dict):
-        found = list(found.values())
-    return [tensor for item in found for tensor in _tensors(item)] if isinstance(found, (list, tuple)) else []
+    if isinstance(outputs, Tensor):
+        return [outputs] if outputs.is_floating_point() else []
+    if isinstance(outputs, dict):
+        outputs = list(outputs.values())
+    return [tensor for item in outputs for tensor in _tensors(item)] if isinstance(outputs, (list, tuple)) else []

@@ -19,8 +19,8 @@ def preprocessed(model: nn.Module, picture: Tensor) -> Tensor:
     from mmengine.structures import BaseDataElement
     shape = tuple(picture.shape[1:])
     sample = BaseDataElement(metainfo=dict(img_shape=shape, ori_shape=shape, pad_shape=shape, scale_factor=(1.0, 1.0)))
-    made = model.data_preprocessor(dict(inputs=[picture], data_samples=[sample]), False)  # type: ignore[operator]
-    return made['inputs']  # type: ignore[no-any-return]
+    processed = model.data_preprocessor(dict(inputs=[picture], data_samples=[sample]), False)  # type: ignore[operator]
+    return processed['inputs']  # type: ignore[no-any-return]
 
 
 def network_channels(model: nn.Module) -> int:
@@ -85,11 +85,11 @@ class Preprocess(nn.Module):
 
     @classmethod
     def of(cls, model: nn.Module, inside: bool) -> Preprocess:
-        own = getattr(model, 'data_preprocessor', None)
+        preprocessor = getattr(model, 'data_preprocessor', None)
         # mmengine and mmdet write _channel_conversion, mmseg channel_conversion.
-        flip = bool(getattr(own, 'channel_conversion', getattr(own, '_channel_conversion', False)))
-        if getattr(own, '_enable_normalize', False):
-            mean, std = own.mean, own.std  # type: ignore[union-attr]
+        flip = bool(getattr(preprocessor, 'channel_conversion', getattr(preprocessor, '_channel_conversion', False)))
+        if getattr(preprocessor, '_enable_normalize', False):
+            mean, std = preprocessor.mean, preprocessor.std  # type: ignore[union-attr]
         else:
             mean, std = torch.zeros(1), torch.ones(1)
         assert isinstance(mean, Tensor) and isinstance(std, Tensor)
@@ -101,7 +101,7 @@ class Preprocess(nn.Module):
         if flip and mean.numel() % 3:
             raise ConfigError(f'the data_preprocessor swaps BGR and RGB of {mean.numel()} channels, and only threes have such an order: '
                               'set its bgr_to_rgb and rgb_to_bgr to False')
-        return cls(mean.flatten(), std.flatten(), flip, inside, Padding.of(own))
+        return cls(mean.flatten(), std.flatten(), flip, inside, Padding.of(preprocessor))
 
     @property
     def channels(self) -> int:
@@ -137,13 +137,13 @@ class Preprocess(nn.Module):
         if not callable(getattr(model, 'data_preprocessor', None)):
             return
         picture = torch.randint(0, 256, (self.channels, *SIDES), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-        made = preprocessed(model, picture).to(self.mean)
-        theirs = made[..., :SIDES[0], :SIDES[1]]
-        if self.flip and self.channels != 3 and not self._makes(theirs, picture):
+        processed = preprocessed(model, picture).to(self.mean)
+        unpadded = processed[..., :SIDES[0], :SIDES[1]]
+        if self.flip and self.channels != 3 and not self._makes(unpadded, picture):
             # Of other than three channels mmseg leaves the order as it is, whatever its bgr_to_rgb; a class for two pictures may swap both.
             self.flip = False
-        self.own_way = not self._makes(theirs, picture) or not all(self._agrees(model, other) for other in self._pictures())
-        if not self.own_way and tuple(made.shape[2:]) != self.padding.padded(*SIDES):
+        self.own_way = not self._makes(unpadded, picture) or not all(self._agrees(model, other) for other in self._pictures())
+        if not self.own_way and tuple(processed.shape[2:]) != self.padding.padded(*SIDES):
             # It pads by a rule of its own, of which one picture tells no more than that.
             self.own_way = not self.inside
         if self.own_way and self.inside:
@@ -153,10 +153,10 @@ class Preprocess(nn.Module):
     def _agrees(self, model: nn.Module, picture: Tensor) -> bool:
         """Return whether the model's own class makes what `normalize` makes; a picture that it refuses is none that it treats otherwise."""
         try:
-            made = preprocessed(model, picture)
+            processed = preprocessed(model, picture)
         except Exception:  # A class of the user's may raise anything.
             return True
-        return self._makes(made.to(self.mean)[..., :picture.shape[1], :picture.shape[2]], picture)
+        return self._makes(processed.to(self.mean)[..., :picture.shape[1], :picture.shape[2]], picture)
 
     def _pictures(self) -> Iterator[Tensor]:
         """Yield pictures that a class of the user's may treat in another way: dark, bright, of 0 and 1 only, blank, small, large."""
@@ -165,8 +165,8 @@ class Preprocess(nn.Module):
             yield torch.randint(low, high, (self.channels, *sides), dtype=torch.uint8, generator=generator)
 
     def _makes(self, image: Tensor, picture: Tensor) -> bool:
-        ours = self.normalize(picture[None].to(self.mean))
-        return image.shape == ours.shape and torch.allclose(image, ours, rtol=1e-4, atol=1e-4)
+        expected = self.normalize(picture[None].to(self.mean))
+        return image.shape == expected.shape and torch.allclose(image, expected, rtol=1e-4, atol=1e-4)
 
     def describe(self) -> dict[str, Any]:
         if self.own_way:

@@ -90,8 +90,8 @@ class Segmentation(Adapter):
     def decided(self, raw: tuple[Tensor, ...], image: Tensor) -> frozenset[int]:
         return labels_decided(self.final(raw, image)[0], self.class_count)
 
-    def aim(self, raw: tuple[Tensor, ...], image: Tensor, wanted: set[int], generator: torch.Generator) -> Objective:
-        target = block_target(self.class_logits(raw, image), wanted, generator)
+    def aim(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
+        target = block_target(self.class_logits(raw, image), target_classes, generator)
         return lambda raw, image: semantic_objective(self.class_logits(raw, image), target)
 
     def class_logits(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
@@ -126,13 +126,13 @@ class Segmentation(Adapter):
         logits: Tensor = self.head.predict_by_feat(raw[0], image_metas(image))
         return logits
 
-    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the margins of the decisions.
 
         `margin` (N, H, W): how far the chosen label is ahead of the next, in units of the logits' scale. `next` (N, 1 to 3, H,
         W): those behind it. `exempt` (N, H, W), with PointRend's head: what is mixed from points at the edge of its choice.
         """
-        exempt = {name: mixed_from(edge, image.shape[2:]) for name, edge in seen.items()}
+        exempt = {name: mixed_from(edge, image.shape[2:]) for name, edge in recorded.items()}
         return exempt if self.slides else {**self._margin(raw, image), **exempt}
 
     def _margin(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
@@ -160,17 +160,17 @@ class Segmentation(Adapter):
         return (best - logits.logsumexp(dim=1)).exp()
 
     def notes(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        notes: dict[str, Any] = {}
         if self._one_channel:
-            found['one_channel'] = dict(activation='sigmoid', threshold=float(self.head.threshold), labels='score > threshold is label 1')
+            notes['one_channel'] = dict(activation='sigmoid', threshold=float(self.head.threshold), labels='score > threshold is label 1')
         if self.slides:
             test_cfg: Any = self.model.test_cfg
-            found['sliding'] = dict(window=list(test_cfg.crop_size), stride=list(test_cfg.stride),
+            notes['sliding'] = dict(window=list(test_cfg.crop_size), stride=list(test_cfg.stride),
                                     note='the file gives the logits of one window; slide it by the stride from the top left, and shift '
                                     'windows that would reach beyond the picture back to its edge; add the logits where windows overlap, '
                                     'divide by their number, then take the argmax (one channel: sigmoid and threshold). The file takes no '
                                     'picture that is smaller than the window')
-        return found
+        return notes
 
 
 def _last_head(model: nn.Module) -> Any:

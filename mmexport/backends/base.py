@@ -136,8 +136,8 @@ def availability() -> dict[str, str | None]:
 
 def named_backends(words: Sequence[str]) -> list[str]:
     """Replace ``all`` by the installed backends; other words stay, also unknown ones, which `build_backend` refuses."""
-    found = installed_backends() if 'all' in words else []
-    return [*found, *(word for word in words if word != 'all' and word not in found)]
+    installed = installed_backends() if 'all' in words else []
+    return [*installed, *(word for word in words if word != 'all' and word not in installed)]
 
 
 def format_packages() -> list[str]:

@@ -29,13 +29,13 @@ def in_fast_forms(program: ExportedProgram) -> ExportedProgram:
     if not any(node.target in FORMS for node in program.graph.nodes):
         return program
     try:
-        with questions_of_the_model() as asked:
-            written = decomposed_by_node(program).run_decompositions(FORMS)
-        drop_layout_guards(written, asked)
+        with questions_of_the_model() as recorded_guards:
+            rewritten = decomposed_by_node(program).run_decompositions(FORMS)
+        drop_layout_guards(rewritten, recorded_guards)
     except Exception as exc:  # Of code on torch's internals: the program as it is compiles to slower code.
         skip('the fast forms of operators for Inductor', f'{type(exc).__name__}: {exc}')
         return program
-    return written
+    return rewritten
 
 
 def rolled(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:

@@ -181,10 +181,10 @@ def _value(size: Any) -> Any:
 def _fakes(program: ExportedProgram) -> Any:
     """Return the mode of the program's fake tensors."""
     values = (node.meta.get('val') for node in program.graph.nodes)
-    found = next((value.fake_mode for value in values if isinstance(value, Tensor) and hasattr(value, 'fake_mode')), None)
-    if found is None:
+    fake_mode = next((value.fake_mode for value in values if isinstance(value, Tensor) and hasattr(value, 'fake_mode')), None)
+    if fake_mode is None:
         raise AsAWholeError
-    return found
+    return fake_mode
 
 
 def _kept_composites() -> set[Any]:

@@ -157,10 +157,10 @@ class ProgramBackend(Backend):
 
 def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:
     """Return the Python stack of the node that a converter's error names, or of the first node of its operator."""
-    said = ' '.join(map(str, causes(exc)))
-    decomposed = set(re.findall(r"op='\w+\.(\w+)'", said))
+    message = ' '.join(map(str, causes(exc)))
+    decomposed = set(re.findall(r"op='\w+\.(\w+)'", message))
     for node in program.graph.nodes:
-        named = f'%{node.name} ' in said or (node.op == 'call_function' and (str(node.target) in said or _core(node.target) in decomposed))
+        named = f'%{node.name} ' in message or (node.op == 'call_function' and (str(node.target) in message or _core(node.target) in decomposed))
         if named and node.meta.get('stack_trace'):
             return str(node.meta['stack_trace'])
     return None

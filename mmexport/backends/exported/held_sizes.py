@@ -37,12 +37,12 @@ def _checks(program: ExportedProgram) -> set[Any]:
 
 def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return the open axes and the sizes that they are open for, the example's own always among them."""
-    found = {}
+    limits = {}
     for name in dynamic:
         low, high = RANGES[name]
         side = int(example.shape[AXIS[name]])
-        found[name] = min(low, side), max(high, side)
-    return found
+        limits[name] = min(low, side), max(high, side)
+    return limits
 
 
 def input_nodes(program: ExportedProgram) -> list[Any]:
@@ -64,15 +64,15 @@ def sides_of(program: ExportedProgram, specs: Sequence[InputSpec]) -> dict[str, 
 def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str],
          specs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, tuple[int, int]]:
     """Return the open axes and the sizes that `program` itself says it holds for: what the model's code decided narrows `ranges`."""
-    found, sides = ranges(example, dynamic), sides_of(program, specs)
-    for name in found:
+    limits, sides = ranges(example, dynamic), sides_of(program, specs)
+    for name in limits:
         for side in sides.get(name, ()):
             allowed = program.range_constraints.get(side.node.expr) if isinstance(side, torch.SymInt) else None
             if allowed is not None:
-                low, high = found[name]
+                low, high = limits[name]
                 # torch.export notes 2 for every open axis, also where 1 is taken; that is checked with the file.
-                found[name] = max(low, int(allowed.lower)) if allowed.lower > 2 else low, min(high, int(allowed.upper))
-    return found
+                limits[name] = max(low, int(allowed.lower)) if allowed.lower > 2 else low, min(high, int(allowed.upper))
+    return limits
 
 
 def conditions_of(program: ExportedProgram, specs: Sequence[InputSpec] = (IMAGE,)) -> list[str]:
@@ -90,12 +90,12 @@ def conditions_of(program: ExportedProgram, specs: Sequence[InputSpec] = (IMAGE,
     expressions = _CHECKS[program] if program in _CHECKS else _checks(program)
     # One on a size that depends on data is an affair of the graph.
     named = [expression.xreplace(names) for expression in expressions if expression.free_symbols <= names.keys()]
-    found = sorted(str(expression) for expression in named if expression is not sympy.true)
+    conditions = sorted(str(expression) for expression in named if expression is not sympy.true)
     try:
-        check_known(found, dict(zip(AXIS, (2, 480, 544), strict=True)))
+        check_known(conditions, dict(zip(AXIS, (2, 480, 544), strict=True)))
     except ValueError as exc:
         raise LoweringError(f'the model branches on its sizes by a function that a manifest cannot hold: {exc}') from exc
-    return found
+    return conditions
 
 
 def is_fixed(side: Any, program: ExportedProgram) -> bool:

@@ -64,15 +64,15 @@ def functional(node: fx.Node) -> OpOverload:
     assert isinstance(target, OpOverload)
     name, others = target._schema.name, target._schema.arguments[1:]
     packet = getattr(torch.ops.aten, name.removeprefix('aten::')[:-1], None) if name.endswith('_') and not name.endswith('__') else None
-    found = getattr(packet, target._overloadname, None)
-    if found is None or found._schema.is_mutable or any(each.alias_info is not None and each.alias_info.is_write for each in others):
+    operator = getattr(packet, target._overloadname, None)
+    if operator is None or operator._schema.is_mutable or any(each.alias_info is not None and each.alias_info.is_write for each in others):
         raise AsAWholeError
-    own = _written_to(node).meta['val'].dtype
-    if any(each.meta['val'].dtype != own for each in node.all_input_nodes if isinstance(each.meta.get('val'), Tensor)):
+    dtype = _written_to(node).meta['val'].dtype
+    if any(each.meta['val'].dtype != dtype for each in node.all_input_nodes if isinstance(each.meta.get('val'), Tensor)):
         known: Any = fx.map_arg((node.args, node.kwargs), lambda each: each.meta['val'])
-        if found(*known[0], **known[1]).dtype != own:
+        if operator(*known[0], **known[1]).dtype != dtype:
             raise AsAWholeError
-    return found  # type: ignore[no-any-return]
+    return operator  # type: ignore[no-any-return]
 
 
 def _written_to(node: fx.Node) -> fx.Node:

@@ -107,8 +107,8 @@ def drop_layout_guards(program: ExportedProgram, questions: Questions) -> int:
     graph.eliminate_dead_code()
     program.graph_module.recompile()
     # They would come back with the next pass over the program.
-    for held in env.deferred_runtime_asserts.values():
-        held[:] = [check for check in held if stays[str(check.expr)]]
+    for pending_of_symbol in env.deferred_runtime_asserts.values():
+        pending_of_symbol[:] = [check for check in pending_of_symbol if stays[str(check.expr)]]
     return len(checks)
 
 

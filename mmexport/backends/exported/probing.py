@@ -43,13 +43,13 @@ def right_form(backend: ProgramBackend, device: torch.device, op: Op) -> tuple[s
             draft = place.with_suffix(f'.{os.getpid()}')
             draft.write_text(json.dumps({**known, key: tried}))
             draft.replace(place)
-    found = next((form for form, right in tried.items() if right is True), None)
-    if found is None:
+    chosen = next((form for form, right in tried.items() if right is True), None)
+    if chosen is None:
         what = op.name.replace('_', ' ')
-        said = '; '.join(f'{form}: {"wrong" if right is False else right}' for form, right in tried.items())
-        raise LoweringError(f'{backend.name} ({key}) gets no form of {what} right ({said}); another version of the runtime may. What is '
+        results = '; '.join(f'{form}: {"wrong" if right is False else right}' for form, right in tried.items())
+        raise LoweringError(f'{backend.name} ({key}) gets no form of {what} right ({results}); another version of the runtime may. What is '
                             f'wrong is kept in {place}')
-    return found, {form: right is True for form, right in tried.items()}
+    return chosen, {form: right is True for form, right in tried.items()}
 
 
 def _tried(backend: ProgramBackend, device: torch.device, op: Op) -> dict[str, bool | str]:

@@ -105,17 +105,17 @@ def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: di
 
 def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: dict[str, str]) -> ExportedProgram:
     try:
-        with (torch.no_grad(), silenced(), tracer_warnings() as said, with_forms(**{**forms_for(EXPORTED), **forms}),
-              questions_of_the_model() as asked):
+        with (torch.no_grad(), silenced(), tracer_warnings() as messages, with_forms(**{**forms_for(EXPORTED), **forms}),
+              questions_of_the_model() as recorded_guards):
             program = torch.export.export(module, inputs, dynamic_shapes=dims, strict=False,
                                           prefer_deferred_runtime_asserts_over_guards=True)
     except MMExportError:
         raise
     except Exception as exc:
         raise LoweringError(f'torch.export of {name_of(module)} failed: {type(exc).__name__}: {first_line(exc)}') from exc
-    drop_layout_guards(program, asked)
+    drop_layout_guards(program, recorded_guards)
     keep_checks(program)
-    _WARNED[program] = said
+    _WARNED[program] = messages
     return program
 
 

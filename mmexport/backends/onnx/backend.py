@@ -149,9 +149,9 @@ class ONNX(ProgramBackend):
         if self.simplify:
             import onnxslim
             proto = onnxslim.slim(proto)
-        found = [output.name for output in proto.graph.output]
-        if found != names:
-            raise LoweringError(f'the graph answers {", ".join(found)}, and should answer {", ".join(names)}')
+        output_names = [output.name for output in proto.graph.output]
+        if output_names != names:
+            raise LoweringError(f'the graph answers {", ".join(output_names)}, and should answer {", ".join(names)}')
         proto, half = halved(proto) if self.precision == 'fp16' else (proto, {})
         name_axes(proto, inputs)
         return proto, half

@@ -22,17 +22,17 @@ def halved(proto: Any) -> tuple[Any, dict[str, Any]]:
     from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
     from onnxruntime.transformers.onnx_model import OnnxModel
     places = sampling_locations(proto)
-    made = convert_float_to_float16(proto, keep_io_types=True, op_block_list=[*DEFAULT_OP_BLOCK_LIST, *KEPT_OPS], node_block_list=places)
+    converted = convert_float_to_float16(proto, keep_io_types=True, op_block_list=[*DEFAULT_OP_BLOCK_LIST, *KEPT_OPS], node_block_list=places)
     # It puts its casts behind everything.
-    sortable = OnnxModel(made)
+    sortable = OnnxModel(converted)
     sortable.topological_sort()
-    made = sortable.model
-    _drop_repeated(made.graph)
+    converted = sortable.model
+    _drop_repeated(converted.graph)
     # Its notes on types, some of which are those of before.
-    del made.graph.value_info[:]
+    del converted.graph.value_info[:]
     present = {node.op_type for node in proto.graph.node}
-    kept = dict(operators=sorted(present & {*DEFAULT_OP_BLOCK_LIST, *KEPT_OPS}), sampling_locations=places)
-    return made, dict(float32=kept, session=ON_CPU)
+    float32_nodes = dict(operators=sorted(present & {*DEFAULT_OP_BLOCK_LIST, *KEPT_OPS}), sampling_locations=places)
+    return converted, dict(float32=float32_nodes, session=ON_CPU)
 
 
 def _drop_repeated(graph: Any) -> None:
@@ -51,11 +51,11 @@ def sampling_locations(proto: Any) -> list[str]:
     """
     made_by = {name: node for node in proto.graph.node for name in node.output}
     waiting = [node.input[1] for node in proto.graph.node if node.op_type == 'GridSample']
-    found: dict[str, None] = {}
+    location_nodes: dict[str, None] = {}
     while waiting:
         node = made_by.get(waiting.pop())
-        if node is None or node.op_type in PROJECTIONS or node.name in found:
+        if node is None or node.op_type in PROJECTIONS or node.name in location_nodes:
             continue
-        found[node.name] = None
+        location_nodes[node.name] = None
         waiting += node.input
-    return sorted(found)
+    return sorted(location_nodes)

@@ -55,11 +55,11 @@ class Session:
             # Its last step, a layout of convolutions, ends the process on a Transpose before a MatMul in float16
             # (microsoft/onnxruntime#28392; 1.31.1 has it too).
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-        wanted: list[Any] = [CPU]
+        providers: list[Any] = [CPU]
         if device.type == 'cuda':
             # TF32 keeps 10 bits of a float32's 23; parity is measured without it.
-            wanted = [(CUDA, {'device_id': str(device.index or 0), 'use_tf32': '0'}), CPU]
-        self.session = onnxruntime.InferenceSession(str(file), options, providers=wanted)
+            providers = [(CUDA, {'device_id': str(device.index or 0), 'use_tf32': '0'}), CPU]
+        self.session = onnxruntime.InferenceSession(str(file), options, providers=providers)
         self.device, self.file = device, file
         if device.type == 'cuda' and CUDA not in self.session.get_providers():
             raise RuntimeError(f'ONNX Runtime did not take {CUDA} (it has {", ".join(self.session.get_providers())}): install '
@@ -72,9 +72,9 @@ class Session:
             raise RuntimeError('this ONNX Runtime keeps no record of which operator runs where; install a newer onnxruntime-gpu')
         placed = assignment(record()) if record else {}
         self.placed = {provider: {kind for _, kind in nodes} for provider, nodes in placed.items()}
-        found = strays(placed.get(CPU, ()), self.file) if self.device.type == 'cuda' else []
-        if found:
-            raise RuntimeError(f'asked for on CUDA, these run on the CPU: {", ".join(found[:8])}; another opset may have CUDA kernels for '
+        stray_operators = strays(placed.get(CPU, ()), self.file) if self.device.type == 'cuda' else []
+        if stray_operators:
+            raise RuntimeError(f'asked for on CUDA, these run on the CPU: {", ".join(stray_operators[:8])}; another opset may have CUDA kernels for '
                                'them (GridSample: 16 to 19)')
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -91,11 +91,11 @@ def in_half(file: Path) -> bool:
 
 def assignment(record: Iterable[Any]) -> dict[str, set[tuple[str, str]]]:
     """Return by provider the names and operator types of its nodes, from ONNX Runtime's own record."""
-    found: dict[str, set[tuple[str, str]]] = {}
+    nodes_of: dict[str, set[tuple[str, str]]] = {}
     for part in record:
         nodes: Iterable[Any] = part.get_nodes()
-        found.setdefault(part.ep_name, set()).update((str(node.name), str(node.op_type)) for node in nodes)
-    return found
+        nodes_of.setdefault(part.ep_name, set()).update((str(node.name), str(node.op_type)) for node in nodes)
+    return nodes_of
 
 
 def strays(nodes: Iterable[tuple[str, str]], file: Path) -> list[str]:

@@ -102,17 +102,17 @@ def _told_apart(graph: fx.Graph) -> list[fx.Node]:
     """Make outputs distinct tensors: clones are one tensor to OpenVINO, and a diagnosis asks for both."""
     end = graph.output_node()
     answers: list[Any] = list(end.args[0])  # type: ignore[arg-type]
-    seen: set[fx.Node] = set()
+    tensors: set[fx.Node] = set()
     for place, answer in enumerate(answers):
         tensor = answer
         while tensor.target in (torch.ops.aten.clone.default, torch.ops.aten.alias.default):
             tensor = tensor.args[0]
-        if tensor in seen:
-            given = (tensor, tensor) if answer.meta['val'].dtype == torch.bool else (tensor, 1)
-            same = torch.ops.aten.logical_and.default if answer.meta['val'].dtype == torch.bool else torch.ops.aten.mul.Scalar
+        if tensor in tensors:
+            operands = (tensor, tensor) if answer.meta['val'].dtype == torch.bool else (tensor, 1)
+            identity = torch.ops.aten.logical_and.default if answer.meta['val'].dtype == torch.bool else torch.ops.aten.mul.Scalar
             with graph.inserting_before(end):
-                answers[place] = graph.call_function(same, given)
+                answers[place] = graph.call_function(identity, operands)
             answers[place].meta.update(answer.meta)
-        seen.add(tensor)
+        tensors.add(tensor)
     end.args = (tuple(answers),)
     return answers
