@@ -31,9 +31,9 @@ class PointHead(Patch):
 def _get_points_test(head: Any, seg_logits: Tensor, uncertainty_func: Callable[[Tensor], Tensor], cfg: Any) -> tuple[Tensor, Tensor]:
     uncertainty = uncertainty_func(seg_logits)
     height, width = uncertainty.shape[2:]
-    wanted = int(cfg.subdivision_num_points)
-    padded = F.pad(uncertainty.flatten(1), (0, wanted), value=float('-inf'))
-    index = padded.topk(wanted, dim=1)[1].clamp(max=height * width - 1)
+    count = int(cfg.subdivision_num_points)
+    padded = F.pad(uncertainty.flatten(1), (0, count), value=float('-inf'))
+    index = padded.topk(count, dim=1)[1].clamp(max=height * width - 1)
     row = index // width
     # Not index % width: ONNX has no remainder by a symbolic size. Nor 1.0 / width: a number with a symbol in it has no form in OpenVINO.
     x = ((index - row * width).float() + 0.5) / width

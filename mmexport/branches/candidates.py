@@ -25,15 +25,15 @@ def candidates(low: Sequence[int], high: Sequence[int], start: Shape, step: Sequ
     def part(share: float, axis: int) -> int:
         return fit(int(low[axis] + share * (high[axis] - low[axis])), axis)
 
-    found: set[Shape] = {(high[0], high[1], high[2]), (min(low[0] + 1, high[0]), *start[1:])}
-    found |= {(start[0], part(share, 1), part(1 - share, 2)) for share in (0.25, 0.5, 0.75)}
-    found |= {(start[0], height, width) for height, width in BETWEEN if fit(height, 1) == height and fit(width, 2) == width}
+    sizes: set[Shape] = {(high[0], high[1], high[2]), (min(low[0] + 1, high[0]), *start[1:])}
+    sizes |= {(start[0], part(share, 1), part(1 - share, 2)) for share in (0.25, 0.5, 0.75)}
+    sizes |= {(start[0], height, width) for height, width in BETWEEN if fit(height, 1) == height and fit(width, 2) == width}
     if not closely:
-        return sorted(found, key=area)
-    found |= set(product(*zip(low, high, strict=True)))  # type: ignore[arg-type]
-    found |= {(batch, *start[1:]) for batch in range(low[0], min(high[0], low[0] + BATCHES - 1) + 1)}
-    found |= {along(start, axis, fit(start[axis] + count * step[axis], axis)) for axis in (1, 2) for count in STEPS}
-    return sorted(found, key=area)
+        return sorted(sizes, key=area)
+    sizes |= set(product(*zip(low, high, strict=True)))  # type: ignore[arg-type]
+    sizes |= {(batch, *start[1:]) for batch in range(low[0], min(high[0], low[0] + BATCHES - 1) + 1)}
+    sizes |= {along(start, axis, fit(start[axis] + count * step[axis], axis)) for axis in (1, 2) for count in STEPS}
+    return sorted(sizes, key=area)
 
 
 def area(shape: Shape) -> int:

@@ -104,9 +104,9 @@ def escaped_sites(runs: Iterable[Run], judges: Callable[[Site], bool]) -> set[Si
     """Return the user's own places at which numbers that differ from input to input went where they are not followed."""
     numbers: dict[Site, set[Any]] = {}
     for run in runs:
-        for site, given in run.escaped.items():
-            numbers.setdefault(site, set()).update(given)
-    return {site for site, given in numbers.items() if len(given) > 1 and site.own and judges(site)}
+        for site, operands in run.escaped.items():
+            numbers.setdefault(site, set()).update(operands)
+    return {site for site, operands in numbers.items() if len(operands) > 1 and site.own and judges(site)}
 
 
 def _by_input(log: BranchLog) -> dict[str, tuple[Site, ...]]:

@@ -21,9 +21,9 @@ class Hollow(TorchDispatchMode):
         tensors = [part for part in flat([*args, *kwargs.values()]) if isinstance(part, Tensor)]
         if not any(tensor.is_meta for tensor in tensors):
             if str(kwargs.get('device')) == 'meta':
-                found = func(*args, **kwargs)
-                if found.is_floating_point() or found.numel() > SMALL:
-                    return found
+                result = func(*args, **kwargs)
+                if result.is_floating_point() or result.numel() > SMALL:
+                    return result
                 kwargs['device'] = torch.device('cpu')
             return func(*args, **kwargs)
         return func(*tree_map_only(Tensor, _emptied, tuple(args)), **tree_map_only(Tensor, _emptied, kwargs))

@@ -70,9 +70,9 @@ def where_crossing(log: BranchLog, key: Key, low: Sequence[int], high: Sequence[
             if log.turns(key, two):
                 return two
             if key in log.sweep(two).seen and not log.sweep(two).error and log.margin(key, one) != log.margin(key, two):
-                found = _secant(log, key, one, two, axis, low, high, step)
-                if found is not None:
-                    return found
+                crossing = _secant(log, key, one, two, axis, low, high, step)
+                if crossing is not None:
+                    return crossing
     return None
 
 
@@ -89,10 +89,10 @@ def _secant(log: BranchLog, key: Key, one: Shape, two: Shape, axis: int, low: Se
         for shape in tried:
             if log.turns(key, shape):
                 return shape
-        asked = [shape for shape in tried if shape not in (one, two) and key in log.sweep(shape).seen and not log.sweep(shape).error]
-        if not asked:
+        reached = [shape for shape in tried if shape not in (one, two) and key in log.sweep(shape).seen and not log.sweep(shape).error]
+        if not reached:
             return None
-        one, two = min(asked, key=lambda shape: abs(log.margin(key, shape))), one
+        one, two = min(reached, key=lambda shape: abs(log.margin(key, shape))), one
     return None
 
 

@@ -42,10 +42,10 @@ def wrap(number: Any, picture: bool = False) -> Any:
     """Return a recording int or float; anything else as it is."""
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         return number
-    found = RecInt(number) if isinstance(number, int) else RecFloat(number)
+    recording_number = RecInt(number) if isinstance(number, int) else RecFloat(number)
     if picture:
-        found.picture = True
-    return found
+        recording_number.picture = True
+    return recording_number
 
 
 def _two(operate: Callable[[Any, Any], Any], swapped: bool) -> Callable[[Any, Any], Any]:
@@ -54,8 +54,8 @@ def _two(operate: Callable[[Any, Any], Any], swapped: bool) -> Callable[[Any, An
             return NotImplemented
         one, two = (plain(other), plain(self)) if swapped else (plain(self), plain(other))
         picture = self.picture or getattr(other, 'picture', False)
-        found = operate(one, two)
-        return tuple(wrap(part, picture) for part in found) if isinstance(found, tuple) else wrap(found, picture)
+        result = operate(one, two)
+        return tuple(wrap(part, picture) for part in result) if isinstance(result, tuple) else wrap(result, picture)
     return method
 
 

@@ -45,78 +45,78 @@ class _Mode(TorchFunctionMode):
         frame, kwargs = sys._getframe(1), kwargs or {}
         foreign = not frame.f_code.co_filename.startswith(TORCH)
         if func in _SHAPES:
-            found = func(*args, **kwargs)
-            return _sizes(found, _is_counted(args[0], self.run), foreign)
+            result = func(*args, **kwargs)
+            return _sizes(result, _is_counted(args[0], self.run), foreign)
         picture = any(getattr(part, '_picture', None) is self.run for part in flat([*args, *kwargs.values()]))
         if func in _VALUES:
             return self._value(frame, func, args, kwargs, picture) if foreign else func(*args, **kwargs)
-        found = func(*args, **kwargs)
+        result = func(*args, **kwargs)
         if picture and getattr(func, '__name__', '') not in _ONLY_SIZES:
-            for tensor in flat([found, *([args[0]] if getattr(func, '__name__', '') == '__setitem__' else [])]):
+            for tensor in flat([result, *([args[0]] if getattr(func, '__name__', '') == '__setitem__' else [])]):
                 if isinstance(tensor, Tensor):
                     tensor._picture = self.run  # type: ignore[attr-defined]
                     if _counts(func, args, self.run, tensor):
                         tensor._counted = self.run  # type: ignore[attr-defined]
-        if isinstance(found, Tensor) and found.numel() == 1 and getattr(func, '__name__', '') in _COMPARES and not _unreal(found):
-            found._asked = tuple(float(part) for part in args[:2])  # type: ignore[attr-defined]
+        if isinstance(result, Tensor) and result.numel() == 1 and getattr(func, '__name__', '') in _COMPARES and not _unreal(result):
+            result._asked = tuple(float(part) for part in args[:2])  # type: ignore[attr-defined]
         if func in _PIECES:
-            note(asker(frame), 'pieces', len(found), (len(found), 0), False)
+            note(asker(frame), 'pieces', len(result), (len(result), 0), False)
             if frame.f_code.co_name == '__iter__':  # How many there are the loop may count.
-                note(asker(frame), ESCAPED, None, (len(found), 0), False)
+                note(asker(frame), ESCAPED, None, (len(result), 0), False)
         if func is _T.untyped_storage:
             note(asker(frame), ESCAPED, None, (args[0].numel(), 0), False)
-        return found
+        return result
 
     def _value(self, frame: FrameType, func: Any, args: Sequence[Any], kwargs: dict[str, Any], picture: bool) -> Any:
         if not _unreal(args[0]):
-            found = func(*args, **kwargs)
+            result = func(*args, **kwargs)
         else:
             try:
-                found = func(*args, **kwargs)
+                result = func(*args, **kwargs)
             except Exception:  # A tensor without values has none to give: the answer is that of the real picture, or the error stands.
                 remembered = self.run.answers.get(self.run.key(frame, picture, count=False))  # type: ignore[arg-type]
                 if remembered is None:
                     raise
-                found = remembered[0]
-        if isinstance(found, bool):
-            note(frame, 'bool', found, getattr(args[0], '_asked', (found, 0)), picture)
-            return found
+                result = remembered[0]
+        if isinstance(result, bool):
+            note(frame, 'bool', result, getattr(args[0], '_asked', (result, 0)), picture)
+            return result
         if picture and func in (_T.numpy, _T.__array__):
             # What happens to it there is not seen.
             note(asker(frame), 'numpy', 'read', (0, 0), picture)
-            return found
+            return result
         if func is _T.item:
             key = self.run.key(frame, picture)
             if key is not None:
-                self.run.answers.setdefault(key, (found, (found, 0)))
-        listed = isinstance(found, list)
+                self.run.answers.setdefault(key, (result, (result, 0)))
+        listed = isinstance(result, list)
         return [wrap(part, picture) if not isinstance(part, list) else [wrap(one, picture) for one in part]
-                for part in found] if listed else wrap(found, picture) if func in (_T.item, _T.tolist) else found
+                for part in result] if listed else wrap(result, picture) if func in (_T.item, _T.tolist) else result
 
 
 def _is_counted(tensor: Any, run: Run) -> bool:
     return getattr(tensor, '_counted', None) is run
 
 
-def _counts(func: Any, args: Sequence[Any], run: Run, found: Tensor) -> bool:
-    """Return whether the first axis of `found` is as long as values of the picture make it."""
+def _counts(func: Any, args: Sequence[Any], run: Run, result: Tensor) -> bool:
+    """Return whether the first axis of `result` is as long as values of the picture make it."""
     name = getattr(func, '__name__', '')
     masks = [part for part in flat(args[1:]) if isinstance(part, Tensor) and part.dtype == torch.bool] if name == '__getitem__' else []
     if name in _COUNTING or masks or (name == 'where' and len(args) == 1):
         return True
-    return any(_is_counted(part, run) and isinstance(part, Tensor) and part.dim() and found.dim() and part.shape[0] == found.shape[0]
+    return any(_is_counted(part, run) and isinstance(part, Tensor) and part.dim() and result.dim() and part.shape[0] == result.shape[0]
                for part in flat(args))
 
 
-def _sizes(found: Any, counted: bool, foreign: bool) -> Any:
+def _sizes(sizes: Any, counted: bool, foreign: bool) -> Any:
     """Make sizes recording ones for the model's own code; the first of a `counted` tensor is a matter of values."""
     if not foreign:
-        return found
-    if isinstance(found, torch.Size):
-        return torch.Size(wrap(side, counted and not axis) for axis, side in enumerate(found))
-    if isinstance(found, tuple):
-        return tuple(wrap(side) for side in found)
-    return wrap(found, counted)
+        return sizes
+    if isinstance(sizes, torch.Size):
+        return torch.Size(wrap(side, counted and not axis) for axis, side in enumerate(sizes))
+    if isinstance(sizes, tuple):
+        return tuple(wrap(side) for side in sizes)
+    return wrap(sizes, counted)
 
 
 def asker(frame: FrameType) -> FrameType:
@@ -133,8 +133,8 @@ def _unreal(tensor: Any) -> bool:
 @contextmanager
 def recorded(run: Run, image: Tensor, *others: Tensor) -> Iterator[None]:
     """Record into `run` what a model decides inside the block, on inputs that values come from, which are marked in place."""
-    for given in (image, *others):
-        given._picture = run  # type: ignore[attr-defined]
+    for tensor in (image, *others):
+        tensor._picture = run  # type: ignore[attr-defined]
     # A profile function doubles the time of Python. A run without values looks for sizes only, at which the model then runs on a picture.
     with recording(run), _Mode(run), Hollow() if image.is_meta else size_products_noted():
         yield

@@ -57,16 +57,16 @@ def _called_by(frame: FrameType | None) -> int:
 
     The instruction would not do: of one call it differs before and after CPython has specialised it, and under a profiler.
     """
-    found: list[Any] = []
+    callers: list[Any] = []
     # Frames of mmexport end the chain: an adapter runs the model in more than one way.
     while frame is not None and not frame.f_code.co_filename.startswith(OURS):
         name = frame.f_code.co_filename
         if frame.f_code.co_name == '_call_impl' and name.startswith(TORCH):
-            found.append(id(frame.f_locals['self']))
+            callers.append(id(frame.f_locals['self']))
         elif not name.startswith(TORCH):
-            found.append((frame.f_code, _positions(frame.f_code)[frame.f_lasti // 2]))
+            callers.append((frame.f_code, _positions(frame.f_code)[frame.f_lasti // 2]))
         frame = frame.f_back
-    return hash(tuple(found))
+    return hash(tuple(callers))
 
 
 def _may_be_caught(frame: FrameType | None) -> bool:

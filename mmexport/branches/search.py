@@ -68,8 +68,8 @@ class BranchLog:
         return self._hollow
 
     def _without_values(self, shape: Shape) -> Run:
-        known = {key: seen for run in self.runs.values() for key, seen in {**run.answers, **run.seen}.items() if key[0].kind == 'value'}
-        return record_sizes(self.model, (shape[0], self.channels, *shape[1:]), known)
+        value_answers = {key: answer for run in self.runs.values() for key, answer in {**run.answers, **run.seen}.items() if key[0].kind == 'value'}
+        return record_sizes(self.model, (shape[0], self.channels, *shape[1:]), value_answers)
 
     def _on_picture(self, shape: Shape) -> Run:
         looked = sum(not run.error for run in self.swept.values())
@@ -118,7 +118,7 @@ class BranchLog:
                 and (key in unmet or len(self.answers(key)) == 1 and self.varies(key))}
 
     def is_accepted(self, site: Site) -> bool:
-        return any(is_place(given, site) for given in self.accepted)
+        return any(is_place(place, site) for place in self.accepted)
 
     def turns(self, key: Key, shape: Shape) -> bool:
         """Return whether `key` is answered at `shape` as at no verified input."""
@@ -126,9 +126,9 @@ class BranchLog:
         return not run.error and key in run.seen and run.seen[key][0] not in self.answers(key)
 
 
-def is_place(given: str, site: Site) -> bool:
-    """Return whether `given` (FILE:LINE, the file by as many of its last folders as one likes) is where `site` is."""
-    file, _, line = given.rpartition(':')
+def is_place(place: str, site: Site) -> bool:
+    """Return whether `place` (FILE:LINE, the file by as many of its last folders as one likes) is where `site` is."""
+    file, _, line = place.rpartition(':')
     parts = Path(file).parts
     return bool(parts) and line == str(site.line) and Path(site.file).parts[-len(parts):] == parts
 
@@ -145,11 +145,11 @@ def search_sizes(log: BranchLog, ranges: Ranges, multiple: int, most: int = 40) 
     # Code of the user's is looked at closely; that of installed packages has been exported before.
     for candidate in candidates(low, high, start, step, closely=any(site.own for site in log.sites)):
         log.sweep(candidate)
-    found: dict[Key, Shape] = {}
+    turning: dict[Key, Shape] = {}
     # Modules in a loop ask the same questions: what was looked for once without result is not looked for again.
     fruitless: set[Any] = set()
     for key in sorted(log.open_keys('size'), key=str):
-        shape: Shape | None = next((known for known in found.values() if log.turns(key, known)), None)
+        shape: Shape | None = next((known for known in turning.values() if log.turns(key, known)), None)
         if shape is None:
             turned = [known for known in sorted(log.swept, key=area) if log.turns(key, known)]
             if key in log.refused and turned:
@@ -167,8 +167,8 @@ def search_sizes(log: BranchLog, ranges: Ranges, multiple: int, most: int = 40) 
                     if shape is None:
                         fruitless.add(question)
         if shape is not None:
-            found[key] = shape
-    return found
+            turning[key] = shape
+    return turning
 
 
 def _fixed(log: BranchLog, axis: int) -> int:

@@ -103,16 +103,16 @@ class _Search:
 
     def turn(self, ranges: Ranges) -> dict[Key, Shape]:
         """Return by branch a size within `ranges` that turns it; where an input was added for it, nothing turns it any more."""
-        found: dict[Key, Shape] = {}
+        turning: dict[Key, Shape] = {}
         for _ in range(ROUNDS):
-            found = search_sizes(self.log, ranges, self.multiple)
-            fresh = sorted(set(found.values()) - self.unclear, key=area)
-            if not fresh or len(self.samples) >= MOST:
+            turning = search_sizes(self.log, ranges, self.multiple)
+            new_shapes = sorted(set(turning.values()) - self.unclear, key=area)
+            if not new_shapes or len(self.samples) >= MOST:
                 break
-            for shape in fresh:
+            for shape in new_shapes:
                 if len(self.samples) < MOST and any(self.log.turns(key, shape) for key in self.log.open_keys('size')):
                     self.check(shape, 'branch ' + 'x'.join(map(str, shape)))
-        return found
+        return turning
 
     def check(self, shape: Shape, name: str) -> None:
         try:

@@ -48,10 +48,10 @@ def untried_corners(log: BranchLog, ranges: Ranges) -> list[Shape]:
     return sorted({(batch, height, width) for height in sides[1] for width in sides[2]} - tried)
 
 
-def still_turned(log: BranchLog, found: Mapping[Key, Shape]) -> dict[Key, Shape]:
-    """Return those of `found` that no input has turned since."""
+def still_turned(log: BranchLog, turning: Mapping[Key, Shape]) -> dict[Key, Shape]:
+    """Return those of `turning` that no input has turned since."""
     left = log.open_keys('size')
-    return {key: shape for key, shape in found.items() if key in left and log.turns(key, shape)}
+    return {key: shape for key, shape in turning.items() if key in left and log.turns(key, shape)}
 
 
 def _box(shapes: Collection[Shape]) -> tuple[Shape, Shape]:

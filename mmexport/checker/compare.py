@@ -37,10 +37,10 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
         floors: by output name, see `Comparison.floor`.
         precision: what the file computes in.
     """
-    def row(name: str, kind: str, **found: Any) -> Comparison:
+    def row(name: str, kind: str, **facts: Any) -> Comparison:
         return Comparison(sample, name, stage, kind, tolerance, floor=(floors or {}).get(name, 0.0),
                           lost_floor=(floors or {}).get(lost_of(name), 0.0), median_floor=(floors or {}).get(median_of(name), 0.0),
-                          precision=precision, **found)
+                          precision=precision, **facts)
 
     names = [str(spec['name']) for spec in specs]
     if len(actual) != len(specs):
@@ -48,9 +48,9 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
                     'or added')]
     if sorted(names) != sorted(expected):
         return [row('(all)', 'count', problem=f'outputs are named {names}, expected {sorted(expected)}')]
-    given = dict(zip(names, actual, strict=True))
+    by_name = dict(zip(names, actual, strict=True))
     broken = [row(str(spec['name']), str(spec['kind']), problem=problem) for spec in specs
-              if (problem := _shape_or_dtype(expected[str(spec['name'])], given[str(spec['name'])]))]
+              if (problem := _shape_or_dtype(expected[str(spec['name'])], by_name[str(spec['name'])]))]
     if broken:
         return broken
     clear = None if precision == FULL else 2 * REDUCED[precision].median
@@ -60,8 +60,8 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
         if getattr(kind_of(kind), 'ROW', None):
             groups.setdefault(kind, []).append(name)
         else:
-            rows.append(row(name, kind, **kind_of(kind).compare([name], expected, given, evidence, tolerance, clear)))
-    return rows + [row(kind_of(kind).ROW, kind, **kind_of(kind).compare(group, expected, given, evidence, tolerance, clear))
+            rows.append(row(name, kind, **kind_of(kind).compare([name], expected, by_name, evidence, tolerance, clear)))
+    return rows + [row(kind_of(kind).ROW, kind, **kind_of(kind).compare(group, expected, by_name, evidence, tolerance, clear))
                    for kind, group in groups.items()]
 
 

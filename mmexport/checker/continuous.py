@@ -30,11 +30,11 @@ def competing_scale(values: Tensor, axis: int) -> float:
     return max(float(values.abs().masked_fill(~reach, 0.0).max()), TINY)
 
 
-def _scale(kind: str, wanted: Tensor) -> Tensor:
+def _scale(kind: str, expected: Tensor) -> Tensor:
     """Return the scale of each element: of the competing classes, or its own absolute value if larger (a masked class)."""
-    if kind == 'pixels' or (kind == 'queries' and wanted.dim() == 3):
-        return wanted.abs().clamp_min(competing_scale(wanted, 1 if kind == 'pixels' else 2))
-    return torch.full_like(wanted, max(float(wanted.abs().max()), TINY))
+    if kind == 'pixels' or (kind == 'queries' and expected.dim() == 3):
+        return expected.abs().clamp_min(competing_scale(expected, 1 if kind == 'pixels' else 2))
+    return torch.full_like(expected, max(float(expected.abs().max()), TINY))
 
 
 def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor],
@@ -61,7 +61,7 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
             return dict(problem=f"{metrics['exempt_share']:.0%} of the pixels are at the edge of the model's own choice: too few are left "
                                 'to compare', metrics=metrics)
         units = _units(error, kind)[keep.flatten()]
-        pictures = [_units(one, kind)[kept.flatten()] for one, kept in zip(error.split(1), keep, strict=True)]
+        pictures = [_units(one, kind)[kept_units.flatten()] for one, kept_units in zip(error.split(1), keep, strict=True)]
     else:
         units = _units(error, kind)
         pictures = list(units.view(len(error), -1))
@@ -87,25 +87,25 @@ def _without(error: Tensor, exempt: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     return error.masked_fill(exempt[:, None] if kind == 'pixels' else exempt, 0.0), ~exempt
 
 
-def _clear_decisions(kind: str, wanted: Tensor, got: Tensor, ahead: float) -> dict[str, float]:
+def _clear_decisions(kind: str, expected: Tensor, actual: Tensor, ahead: float) -> dict[str, float]:
     """Return the share of decisions with a margin above `ahead`, and the share of those that agree."""
     axis = 1 if kind == 'pixels' else 2
-    if kind == 'map' or wanted.shape[axis] == 1 or (kind == 'queries' and wanted.dim() != 3):
+    if kind == 'map' or expected.shape[axis] == 1 or (kind == 'queries' and expected.dim() != 3):
         return {}
-    best = wanted.topk(2, dim=axis).values
+    best = expected.topk(2, dim=axis).values
     clear = (best.select(axis, 0) - best.select(axis, 1)) > ahead
-    same = wanted.argmax(axis) == got.argmax(axis)
+    same = expected.argmax(axis) == actual.argmax(axis)
     stays = share(same[clear]) if bool(clear.any()) else 0.0
     return {'clear_share': share(clear), 'clear_agreement': stays}
 
 
-def _task_metrics(kind: str, wanted: Tensor, got: Tensor) -> dict[str, float]:
-    if kind == 'pixels' and wanted.shape[1] > 1:
-        return {'pixel_agreement': share(wanted.argmax(1) == got.argmax(1))}
-    if kind == 'queries' and wanted.dim() == 3:
-        return {'class_agreement': share(wanted.argmax(2) == got.argmax(2))}
+def _task_metrics(kind: str, expected: Tensor, actual: Tensor) -> dict[str, float]:
+    if kind == 'pixels' and expected.shape[1] > 1:
+        return {'pixel_agreement': share(expected.argmax(1) == actual.argmax(1))}
+    if kind == 'queries' and expected.dim() == 3:
+        return {'class_agreement': share(expected.argmax(2) == actual.argmax(2))}
     if kind == 'queries':
-        one, other = wanted > 0, got > 0
+        one, other = expected > 0, actual > 0
         union = (one | other).flatten(2).sum(2).double()
         both = (one & other).flatten(2).sum(2).double()
         return {'mask_iou': float(torch.where(union > 0, both / union.clamp_min(1), torch.ones_like(both)).mean())}

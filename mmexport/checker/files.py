@@ -24,16 +24,16 @@ def stale(folder: Path, manifest: Mapping[str, Any], samples: str | None = None)
     for name in (str(manifest['file']), *manifest.get('also', {})):
         if Path(name).name != name:
             return f'the manifest names {name!r}, and its files lie beside it'
-    wanted_of = {str(manifest['file']): manifest['sha256'], **manifest.get('also', {})}
+    digest_of = {str(manifest['file']): manifest['sha256'], **manifest.get('also', {})}
     if samples is not None and 'samples_sha256' in manifest:
-        wanted_of[samples] = manifest['samples_sha256']
-    for name, wanted in wanted_of.items():
+        digest_of[samples] = manifest['samples_sha256']
+    for name, expected_digest in digest_of.items():
         file = folder / name
         if not file.is_file():
             return f'{file} is missing'
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        if digest != wanted:
-            return (f'{file.name} is not the file of this manifest (sha256 {digest[:12]}..., the manifest says {str(wanted)[:12]}...): it '
+        if digest != expected_digest:
+            return (f'{file.name} is not the file of this manifest (sha256 {digest[:12]}..., the manifest says {str(expected_digest)[:12]}...): it '
                     'was replaced or cut short; export again')
     return None
 
@@ -65,16 +65,16 @@ class Guarded:
         return self.runner(*inputs)
 
 
-def _check_names(manifest: Mapping[str, Any], found: Mapping[str, list[set[str]]]) -> None:
+def _check_names(manifest: Mapping[str, Any], runner_names: Mapping[str, list[set[str]]]) -> None:
     """Raise if the names of inputs or outputs differ from the manifest.
 
     Users ask for an output by its name, and here it is read by its position. A runtime may know one by several names.
     """
-    for what, names in found.items():
-        wanted = [str(spec['name']) for spec in manifest.get(what, ()) if 'name' in spec]
-        if wanted and (len(names) != len(wanted) or not all(name in known for name, known in zip(wanted, names, strict=True))):
-            said = ', '.join('/'.join(sorted(known)) for known in names)
-            raise ValueError(f'the {what} of the file are named {said}, and the manifest has {", ".join(wanted)}')
+    for what, names in runner_names.items():
+        expected = [str(spec['name']) for spec in manifest.get(what, ()) if 'name' in spec]
+        if expected and (len(names) != len(expected) or not all(name in known for name, known in zip(expected, names, strict=True))):
+            names_in_file = ', '.join('/'.join(sorted(known)) for known in names)
+            raise ValueError(f'the {what} of the file are named {names_in_file}, and the manifest has {", ".join(expected)}')
 
 
 def add_runner(backend: str, file: Path) -> None:

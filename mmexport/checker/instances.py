@@ -22,12 +22,12 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
     rows = unsure = 0
     tally = _Tally(tolerance * max(float(expected['scores'].abs().max()), 1e-12))
     for image in range(expected['num'].shape[0]):
-        count, found = int(expected['num'][image]), int(actual['num'][image])
+        count, actual_count = int(expected['num'][image]), int(actual['num'][image])
         near = evidence['mask_near'][image].bool() if 'mask_near' in evidence else torch.zeros_like(expected['masks'][image])
         edge = evidence['edge_rows'][image].bool() if 'edge_rows' in evidence else torch.zeros(count, dtype=torch.bool)
         rows += count
         unsure += int(edge[:count].sum())
-        matches = _matches(expected, actual, image, count, found)
+        matches = _matches(expected, actual, image, count, actual_count)
         for row, match, iou in matches:
             if match is None:
                 tally.lost += int(not edge[row])
@@ -37,7 +37,7 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
             tally.judge(clearly=bool((differs & ~near[row]).any()),
                         score=float((expected['scores'][image, row] - actual['scores'][image, match]).abs()),
                         box=float((_box(actual['masks'][image, match]) - actual['boxes'][image, match]).abs().max()))
-        surplus = found - sum(match is not None for _, match, _ in matches)
+        surplus = actual_count - sum(match is not None for _, match, _ in matches)
         tally.lost += max(0, surplus - int(edge[:count].sum()))
     metrics = dict(rows=rows, rows_lost=tally.lost, rows_wrong=tally.wrong, masks_clearly_different=tally.masks,
                    score_error=tally.score, best_score=float(expected['scores'].abs().max()),
@@ -73,17 +73,17 @@ class _Tally:
 
 
 def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, count: int,
-             found: int) -> list[tuple[int, int | None, float]]:
+             actual_count: int) -> list[tuple[int, int | None, float]]:
     """Return for each expected row its match, each row used once, and the IoU of the two."""
-    free = torch.ones(found, dtype=torch.bool)
+    free = torch.ones(actual_count, dtype=torch.bool)
     matches: list[tuple[int, int | None, float]] = []
     for row in range(count):
         # Nearly always the rows stand in the same order, and comparing masks costs far less than all their overlaps.
-        if row < found and bool(free[row]) and _same(expected, actual, image, row):
+        if row < actual_count and bool(free[row]) and _same(expected, actual, image, row):
             matches.append((row, row, 1.0))
             free[row] = False
             continue
-        best, iou = _best(row, free, expected, actual, image, found)
+        best, iou = _best(row, free, expected, actual, image, actual_count)
         matches.append((row, best, iou))
         if best is not None:
             free[best] = False
@@ -112,9 +112,9 @@ def _same(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: i
 
 
 def _best(row: int, free: Tensor, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int,
-          found: int) -> tuple[int | None, float]:
+          actual_count: int) -> tuple[int | None, float]:
     """Return the free row of the same label with the largest IoU, scores breaking ties; None up to an IoU of one half."""
-    same = (free & (actual['labels'][image, :found] == expected['labels'][image, row])).nonzero()[:, 0]
+    same = (free & (actual['labels'][image, :actual_count] == expected['labels'][image, row])).nonzero()[:, 0]
     if not len(same):
         return None, 0.0
     mask, others = expected['masks'][image, row], actual['masks'][image, same]

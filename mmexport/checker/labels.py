@@ -87,12 +87,12 @@ def _rename(expected: Tensor, actual: Tensor) -> Tensor:
     taken: set[int] = set()
     pairs, counts = pairs_of(expected, actual)
     for index in counts.argsort(descending=True).tolist():
-        wanted, got = int(pairs[0, index]), int(pairs[1, index])
-        if min(wanted, got) < OFFSET or wanted % OFFSET != got % OFFSET or wanted in taken or -got - 1 in taken:
+        expected_segment, actual_segment = int(pairs[0, index]), int(pairs[1, index])
+        if min(expected_segment, actual_segment) < OFFSET or expected_segment % OFFSET != actual_segment % OFFSET or expected_segment in taken or -actual_segment - 1 in taken:
             continue
-        taken.update((wanted, -got - 1))
-        renamed[actual == got] = wanted
-    for got in actual[actual >= OFFSET].unique().tolist():
-        if -got - 1 not in taken:
-            renamed[actual == got] = -1
+        taken.update((expected_segment, -actual_segment - 1))
+        renamed[actual == actual_segment] = expected_segment
+    for actual_segment in actual[actual >= OFFSET].unique().tolist():
+        if -actual_segment - 1 not in taken:
+            renamed[actual == actual_segment] = -1
     return renamed

@@ -35,20 +35,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if torch.device(args.device).type == 'cuda' and not torch.cuda.is_available():
         print(f'{args.device} was asked for, and torch {torch.__version__} sees no CUDA device here', file=sys.stderr)
         return 3
-    for given in args.kind:
-        name, _, file = given.partition('=')
+    for option in args.kind:
+        name, _, file = option.partition('=')
         add_kind(name, Path(file))
     try:
-        found = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust,
+        result = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust,
                       args.runner)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile) as exc:
         print(f'{args.folder} cannot be checked: {type(exc).__name__}: {_reason(exc)}', file=sys.stderr)
         return 2
     if args.out:
-        args.out.write_text(json.dumps(found))
+        args.out.write_text(json.dumps(result))
     else:
-        print(table(found))
-    return 0 if verdict(found) is None else 1
+        print(table(result))
+    return 0 if verdict(result) is None else 1
 
 
 def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | None = None, trust: bool = False,
@@ -73,76 +73,76 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     manifest = json.loads((folder / 'manifest.json').read_text())
     if runner_file:
         add_runner(str(manifest['backend']), runner_file)
-    own = samples_file.name if samples_file.parent == folder else None
-    found: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={}, stale=stale(folder, manifest, own))
-    if found['stale']:
-        return found
+    samples_name = samples_file.name if samples_file.parent == folder else None
+    result: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={}, stale=stale(folder, manifest, samples_name))
+    if result['stale']:
+        return result
     refuse_foreign(folder, manifest, trust, runner_of(manifest))
     if schema_of(manifest) < SCHEMA:
-        found['older'] = f'its manifest has schema {schema_of(manifest)}, which declares no ranges of sizes: only its samples are checked'
+        result['older'] = f'its manifest has schema {schema_of(manifest)}, which declares no ranges of sizes: only its samples are checked'
     samples, extra = read_samples(samples_file)
     if not samples:
         raise ValueError(f'{samples_file} holds no sample: there is nothing to compare with')
     started = time.perf_counter()
     runner = load(folder, manifest, device)
-    found['load_s'] = time.perf_counter() - started
+    result['load_s'] = time.perf_counter() - started
     rows: list[Comparison] = []
     for sample in samples:
         rows += _check_sample(runner, sample, manifest, extra, device)
-    found['rows'] = [row.as_dict() for row in rows]
-    found['run_s'] = time.perf_counter() - started - found['load_s']
-    found['facts'] = dict(facts(runner.runner)) if (facts := getattr(runner_of(manifest), 'facts', None)) else {}
+    result['rows'] = [row.as_dict() for row in rows]
+    result['run_s'] = time.perf_counter() - started - result['load_s']
+    result['facts'] = dict(facts(runner.runner)) if (facts := getattr(runner_of(manifest), 'facts', None)) else {}
     if all(row.problem is None for row in rows):
         inputs = _on(device, samples[0])
         with torch.no_grad():
-            found['p50_s'] = typical(lambda: runner(*inputs), device)
+            result['p50_s'] = typical(lambda: runner(*inputs), device)
         # A file that remembers its calls is told from one that does not by the last of them.
         called = time.perf_counter()
-        kept, before = _kept(runner, _on(device, min(samples[1:] or samples, key=lambda sample: sample.image.numel())))
-        found['last_s'] = time.perf_counter() - called
+        last_outputs, copies = _kept(runner, _on(device, min(samples[1:] or samples, key=lambda sample: sample.image.numel())))
+        result['last_s'] = time.perf_counter() - called
         again = _check_sample(runner, samples[0], manifest, extra, device)
-        if not all(torch.equal(one, other) for one, other in zip(kept, before, strict=True)):
+        if not all(torch.equal(one, other) for one, other in zip(last_outputs, copies, strict=True)):
             problem = 'its answers lie in memory of its own, which the next call writes over'
             again.append(Comparison(samples[0].name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem))
-        found['rows'] += [replace(row, again=True).as_dict() for row in again if row.stage == EAGER and not row.passed]
+        result['rows'] += [replace(row, again=True).as_dict() for row in again if row.stage == EAGER and not row.passed]
     if raw is not None:
-        found['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device)]
+        result['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device)]
     # A folder keeps the samples that fit into its limit of bytes; of two of one shape it may keep none.
     judged = judge_samples(manifest, samples, extra)
     pair = any(same_shapes(one, other) for one, other in combinations(samples, 2))
-    found.update(judged if pair or 'judged' not in extra else extra['judged'])
-    found['foreign_modules'] = sorted({name.split('.')[0] for name in sys.modules if name.startswith('mm')} - {'mmap'})
-    return found
+    result.update(judged if pair or 'judged' not in extra else extra['judged'])
+    result['foreign_modules'] = sorted({name.split('.')[0] for name in sys.modules if name.startswith('mm')} - {'mmap'})
+    return result
 
 
-def verdict(found: dict[str, Any]) -> str | None:
+def verdict(result: dict[str, Any]) -> str | None:
     """Return in one line why the file is not shown to be right; None if it is."""
-    if found['stale']:
-        return str(found['stale'])
-    rows = [Comparison.from_dict(row) for row in found['rows']]
+    if result['stale']:
+        return str(result['stale'])
+    rows = [Comparison.from_dict(row) for row in result['rows']]
     if not any(row.stage == EAGER for row in rows):
         return 'nothing was compared with eager'
     failed = [row for row in rows if row.stage == EAGER and not row.passed]
     if failed:
         return f'{failed[0].input_name}, {failed[0].output}: {failed[0].reason}' + (
             f' (and {len(failed) - 1} more rows)' if len(failed) > 1 else '')
-    for name, reason in found['vacuous'].items():
+    for name, reason in result['vacuous'].items():
         return f'vacuous: {name}: {reason}'
     return None
 
 
-def table(found: dict[str, Any]) -> str:
+def table(result: dict[str, Any]) -> str:
     """Format the result as plain text in 80 columns."""
     lines = [f"{'sample':<16}{'output':<13}{'max rel':>9}{'cosine':>10}  result"]
-    for content in found['rows']:
+    for content in result['rows']:
         row = Comparison.from_dict(content)
         if row.stage == EAGER:
             rel = '-' if row.max_rel is None else f'{row.max_rel:.1e}'
             cosine = '-' if row.cosine is None else f'{row.cosine:.6f}'
             lines.append(f"{row.input_name:<16}{row.output:<13}{rel:>9}{cosine:>10}  {'pass' if row.passed else 'FAIL'}")
-    reason = verdict(found)
-    lines += textwrap.wrap(found['older'], 80) if 'older' in found else []
-    return '\n'.join([*lines, f"PASS on {found['device']}" if reason is None else f'FAIL: {reason}'])
+    reason = verdict(result)
+    lines += textwrap.wrap(result['older'], 80) if 'older' in result else []
+    return '\n'.join([*lines, f"PASS on {result['device']}" if reason is None else f'FAIL: {reason}'])
 
 
 def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra: dict[str, Any],
@@ -153,7 +153,7 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
         inputs = _on(device, sample)
         with torch.no_grad():
             outputs = _cpu(runner(*inputs))
-        if not all(torch.equal(tensor.cpu(), given) for tensor, given in zip(inputs, sample.given, strict=True)):
+        if not all(torch.equal(tensor.cpu(), original) for tensor, original in zip(inputs, sample.given, strict=True)):
             problem = 'it writes into its input, so that the next user of that tensor gets something else'
             return [Comparison(sample.name, '(all)', EAGER, WRITES, extra['tolerance'], problem=problem)]
     except Refusal as exc:
@@ -179,9 +179,9 @@ def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], d
     for sample in samples:
         if sample.raw:
             plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, inputs=sample.inputs)
-            found = _check_sample(lambda *inputs: tuple(_all(runner(*inputs)))[-count:], plain,
+            raw_rows = _check_sample(lambda *inputs: tuple(_all(runner(*inputs)))[-count:], plain,
                                   {**manifest, 'outputs': manifest['raw']}, extra, device)
-            rows += [replace(row, output='(raw)') if row.output == '(all)' else row for row in found]
+            rows += [replace(row, output='(raw)') if row.output == '(all)' else row for row in raw_rows]
     return rows
 
 
@@ -193,8 +193,8 @@ def _on(device: torch.device, sample: Sample) -> tuple[Tensor, ...]:
 def _kept(runner: Runner, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Return the outputs of one call, and copies of them made right away."""
     with torch.no_grad():
-        kept = [output for output in _all(runner(*inputs)) if isinstance(output, Tensor)]
-    return kept, [output.clone() for output in kept]
+        outputs = [output for output in _all(runner(*inputs)) if isinstance(output, Tensor)]
+    return outputs, [output.clone() for output in outputs]
 
 
 def judge_samples(manifest: dict[str, Any], samples: Sequence[Sample], extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,8 +216,8 @@ def _classes(samples: Sequence[Sample], manifest: dict[str, Any]) -> dict[str, l
     if not winning:
         return None
     count = max(int(manifest['num_classes']), 2)
-    seen = {int(label) for labels in winning for label in labels.unique()}
-    return dict(seen=sorted(label for label in seen if label < count), never=sorted(set(range(count)) - seen))
+    present = {int(label) for labels in winning for label in labels.unique()}
+    return dict(seen=sorted(label for label in present if label < count), never=sorted(set(range(count)) - present))
 
 
 def _winning(spec: Mapping[str, Any], sample: Sample) -> Tensor | None:

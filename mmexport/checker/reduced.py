@@ -61,15 +61,15 @@ def reason(precision: str, continuous: bool, median: float | None, cosine: float
             return 'nothing was compared'
         # Of instances it is the share of rows that were found again.
         known = [('found', 1 - beyond)]
-    name, share = min(known, key=lambda found: found[1])
+    name, share = min(known, key=lambda entry: entry[1])
     return None if share >= limits.agreement else f'{name} {share:.2%}, {limits.agreement:.0%} must be in {precision}'
 
 
 def _wrong_instances(limits: Reduced, metrics: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the matched rows, or None: overlaps are computed of those only."""
-    found = 1 - float(metrics['rows_lost']) / max(float(metrics['rows']), 1.0)
-    if not found >= limits.agreement:
-        return f'{found:.2%} of the instances are found again, {limits.agreement:.0%} must be'
+    matched_share = 1 - float(metrics['rows_lost']) / max(float(metrics['rows']), 1.0)
+    if not matched_share >= limits.agreement:
+        return f'{matched_share:.2%} of the instances are found again, {limits.agreement:.0%} must be'
     off, allowed = float(metrics['score_error']) / max(float(metrics['best_score']), 1e-12), STANDS_OUT * limits.median
     if not off <= allowed:
         return f'a score is off by {off:.1e} of the best, {allowed:g} may be'

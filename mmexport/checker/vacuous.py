@@ -39,12 +39,12 @@ def vacuous_outputs(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample
     others = [(sample, other) for sample, other in permutations(samples, 2) if same_shapes(sample, other)]
     if not others:
         return {'(all)': 'no two samples have the same shape, so nothing shows that the outputs depend on the input'}
-    told_apart = _failing(names, ((rows, sample, other.expected) for sample, other in others))
-    found = {name: _words(names[name], "another input's answer") for name in names if name not in told_apart}
+    distinguished = _failing(names, ((rows, sample, other.expected) for sample, other in others))
+    reasons = {name: _words(names[name], "another input's answer") for name in names if name not in distinguished}
     for constant in _constants(specs, samples):
-        failing = _failing(set(names) - set(found), ((rows, sample, constant(sample)) for sample in samples))
-        found.update({name: _words(kind, 'a constant') for name, kind in names.items() if name not in failing and name not in found})
-    return found
+        failing = _failing(set(names) - set(reasons), ((rows, sample, constant(sample)) for sample in samples))
+        reasons.update({name: _words(kind, 'a constant') for name, kind in names.items() if name not in failing and name not in reasons})
+    return reasons
 
 
 def _words(kind: Any, what: str) -> str:
@@ -79,9 +79,9 @@ def _constants(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample]) ->
         def answer(sample: Sample, label: int = label) -> dict[str, Tensor]:
             answers = {}
             for name in kinds:
-                wanted = sample.expected[name]
+                expected = sample.expected[name]
                 fill = constants[name] if name in constants else label if name in maps else 0
-                answers[name] = fill.expand_as(wanted) if isinstance(fill, Tensor) else torch.full_like(wanted, fill)
+                answers[name] = fill.expand_as(expected) if isinstance(fill, Tensor) else torch.full_like(expected, fill)
             return answers
         yield answer
 

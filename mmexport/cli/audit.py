@@ -48,13 +48,13 @@ def audit(args: SimpleNamespace) -> int:
         device = torch.device(args.device)
     except RuntimeError as exc:
         raise InputError(f'--device {args.device}: expected cuda or cuda:N') from exc
-    found = _of_script(args, device) if Path(args.model).suffix in ('.pt', '.ts', '.torchscript') else _of_config(args, device)
-    print('\n'.join(found.lines()))
+    result = _of_script(args, device) if Path(args.model).suffix in ('.pt', '.ts', '.torchscript') else _of_config(args, device)
+    print('\n'.join(result.lines()))
     if args.fix:
         print(f'{args.fix} is written')
     if args.json:
-        Path(args.json).write_text(json.dumps(found.as_dict(), indent=2) + '\n')
-    return 0 if found.clean else 1
+        Path(args.json).write_text(json.dumps(result.as_dict(), indent=2) + '\n')
+    return 0 if result.clean else 1
 
 
 def _of_script(args: SimpleNamespace, device: torch.device) -> Audit:
@@ -89,5 +89,5 @@ def _of_config(args: SimpleNamespace, device: torch.device) -> Audit:
     model, _ = load_model(cfg, args.checkpoint, 'cpu', CheckpointOptions(trust=args.trust_checkpoint))
     adapter = build_adapter(model, section['task'], section['outputs'], bool(section['inputs']['normalize']))
     image = picture(traced_shape(cfg, section), 0, adapter)
-    found = audit_adapter(adapter, image, device)
-    return found if args.fix is None or found.clean else mended_audit(adapter, image, found, device)
+    result = audit_adapter(adapter, image, device)
+    return result if args.fix is None or result.clean else mended_audit(adapter, image, result, device)

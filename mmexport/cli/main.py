@@ -24,8 +24,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = import_module(f'.{COMMANDS[cmd_name]}', __package__).command
-        return found
+        command: click.Command = import_module(f'.{COMMANDS[cmd_name]}', __package__).command
+        return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith('-'):
@@ -34,8 +34,8 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked:
+def _version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested:
         from .. import __version__
         click.echo(__version__)
         ctx.exit()

@@ -68,8 +68,8 @@ def repeat_names(args: Sequence[str], several: set[str]) -> list[str]:
         if arg == '--':
             return [*repeated, *args[number:]]
         if arg.startswith('-') and len(arg) > 1 and not arg[1].isdigit():
-            given, equals, _ = arg.partition('=')
-            name, first = (given if given in several else None), not equals
+            option, equals, _ = arg.partition('=')
+            name, first = (option if option in several else None), not equals
         elif name and not first:
             repeated.append(name)
         else:

@@ -61,7 +61,7 @@ def run(args: SimpleNamespace) -> int:
     try:
         made = sweep(todo, store, out.resolve(), address=args.address, workers=args.workers, limit_s=args.limit, limit_gb=args.memory,
                      told=_say, again=args.again)
-        rows, asked = store.rows(), [store.row(job.row(backend)) for job in todo for backend in job.backends]
+        rows, requested_rows = store.rows(), [store.row(job.row(backend)) for job in todo for backend in job.backends]
     except KeyboardInterrupt:
         print(f'interrupted; {len(store.rows())} rows are in {out / "done.sqlite"}, and the same command goes on from there')
         return 130
@@ -69,10 +69,10 @@ def run(args: SimpleNamespace) -> int:
         store.close()
     write(rows, out / 'zoo.json', out / 'zoo.md')
     print(f'{made} rows made, {len(rows)} in {out / "zoo.md"}')
-    lost = asked.count(None)
+    lost = requested_rows.count(None)
     if lost:
-        print(f'{lost} rows of {len(asked)} are missing: their workers were lost. The same command makes them')
-    return 0 if all(row is not None and row['passed'] for row in asked) else 1
+        print(f'{lost} rows of {len(requested_rows)} are missing: their workers were lost. The same command makes them')
+    return 0 if all(row is not None and row['passed'] for row in requested_rows) else 1
 
 
 def _say(row: dict[str, Any], done: int, of: int) -> None:

@@ -19,18 +19,18 @@ def mmcv_distribution() -> tuple[str, str]:
     Raises:
         SetupError: there is none, there are both, or the version is outside 2.0 <= v < 2.2.
     """
-    found = {}
+    installed = {}
     for name in ('mmcv', 'mmcv-lite'):
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    if not found:
+    if not installed:
         raise SetupError(f'mmcv is not installed: {REMEDY}')
-    if len(found) == 2:
+    if len(installed) == 2:
         raise SetupError('mmcv and mmcv-lite are both installed and overwrite each other: pip uninstall -y mmcv mmcv-lite, then '
                          + REMEDY)
-    name, version = next(iter(found.items()))
+    name, version = next(iter(installed.items()))
     if tuple(int(part) for part in version.split('.')[:2]) not in ((2, 0), (2, 1)):
         raise SetupError(f'{name} {version} is installed, but mmdet 3.3 and mmseg 1.2 need 2.0 <= mmcv < 2.2: pip uninstall -y '
                          f'{name}, then {REMEDY}')

@@ -76,12 +76,12 @@ class Dispatched(TorchDispatchMode):
             self._report(name, away[0][1])
         return None
 
-    def _report(self, name: str, mark: int) -> None:
-        if mark in self.findings:
+    def _report(self, name: str, number: int) -> None:
+        if number in self.findings:
             return
-        if mark >= 0:
-            literal = self.marked[mark]
-            self.findings[mark] = Finding(literal.kind, literal.words, literal.place, f'aten::{name}', Place())
+        if number >= 0:
+            literal = self.marked[number]
+            self.findings[number] = Finding(literal.kind, literal.words, literal.place, f'aten::{name}', Place())
         else:
-            made_by = next(op for op, own in self._unnamed.items() if own == mark)
-            self.findings[mark] = Finding('factory', f'aten::{made_by} without a device', Place(), f'aten::{name}', Place())
+            made_by = next(op for op, factory_mark in self._unnamed.items() if factory_mark == number)
+            self.findings[number] = Finding('factory', f'aten::{made_by} without a device', Place(), f'aten::{name}', Place())

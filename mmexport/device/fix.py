@@ -32,15 +32,15 @@ def mended(model: nn.Module, audit: Audit, device: str | torch.device) -> Iterat
     Tensors that ``.to()`` cannot see are moved once; factories at the lines that were found get the device; a ``.cpu()`` there gives
     back what it got. Nothing of the model is changed. Yields what was done, a line each.
     """
-    wanted = mendable(audit.findings)
+    fixable = mendable(audit.findings)
     names = {id(module): name for name, module in model.named_modules()}
-    found = outside_tensors(model, names)
-    holders = {finding.what for finding in wanted if finding.kind in OUTSIDE}
-    held = {number: tensor for number, (tensor, tag) in found.items() if tag.what in holders}
-    lines = {(finding.origin.file, finding.origin.line): finding.kind for finding in wanted if finding.kind not in OUTSIDE}
-    mender = _Mender(torch.device(device), held, lines, names)
+    outside = outside_tensors(model, names)
+    holders = {finding.what for finding in fixable if finding.kind in OUTSIDE}
+    held_tensors = {number: tensor for number, (tensor, tag) in outside.items() if tag.what in holders}
+    lines = {(finding.origin.file, finding.origin.line): finding.kind for finding in fixable if finding.kind not in OUTSIDE}
+    mender = _Mender(torch.device(device), held_tensors, lines, names)
     with _from_numpy(mender), mender:
-        yield [f'{finding.what}: {_done(finding, device)} ({finding.origin})' for finding in wanted]
+        yield [f'{finding.what}: {_done(finding, device)} ({finding.origin})' for finding in fixable]
 
 
 def _done(finding: Finding, device: str | torch.device) -> str:

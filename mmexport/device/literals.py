@@ -40,16 +40,16 @@ class Literal:
 
 def literals(graph: Any) -> list[Literal]:
     """Return every use of a device constant, in inner blocks too."""
-    found = []
+    uses = []
     for node in nodes(graph):
         for offset, value in enumerate(node.inputs()):
             if is_device_literal(value.node()):
-                found.append(Literal(node, offset, value.node().s('value')))
+                uses.append(Literal(node, offset, value.node().s('value')))
         if node.kind().removeprefix('aten::') in FACTORIES:
             device = argument(node, 'device')
             if device is not None and list(node.inputs())[device].node().mustBeNone():
-                found.append(Literal(node, device, ''))
-    return found
+                uses.append(Literal(node, device, ''))
+    return uses
 
 
 def mark(graph: Any, marked: Sequence[Literal]) -> None:

@@ -76,8 +76,8 @@ def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.de
 
 def fatal(audit: Audit, device: torch.device, fix: bool) -> list[Finding]:
     """Return the findings that would break an export for `device`: on the CPU only dtypes and missing parts."""
-    found = [row for row in audit.findings if device.type == 'cuda' or row.kind in ('dtype', 'placement')]
-    return [] if fix and len(mendable(found)) == len(found) else found
+    findings = [row for row in audit.findings if device.type == 'cuda' or row.kind in ('dtype', 'placement')]
+    return [] if fix and len(mendable(findings)) == len(findings) else findings
 
 
 def stop_where_it_would_fail(audit: Audit, device: torch.device, fix: bool) -> None:

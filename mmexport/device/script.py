@@ -77,10 +77,10 @@ def fix_script(path: str | Path, out: str | Path, image: Tensor) -> Audit:
     started = time.perf_counter()
     wrong, _ = _watch(path, image)
     module = load_script(path)
-    found = literals(module.graph)
-    chosen = [literal for number, literal in enumerate(found) if number in wrong]
+    device_literals = literals(module.graph)
+    chosen = [literal for number, literal in enumerate(device_literals) if number in wrong]
     mended = [f'{literal.words} ({literal.place})' for literal in chosen]
-    left = [f'left, for it meets nothing: {literal.words} ({literal.place})' for number, literal in enumerate(found) if number not in wrong]
+    left = [f'left, for it meets nothing: {literal.words} ({literal.place})' for number, literal in enumerate(device_literals) if number not in wrong]
     draft = Path(out).with_name(f'.{Path(out).name}.draft')
     try:
         follow_input(module.graph, chosen)
@@ -95,7 +95,7 @@ def fix_script(path: str | Path, out: str | Path, image: Tensor) -> Audit:
 
 def _check_same(path: str | Path, out: str | Path, image: Tensor) -> None:
     with torch.no_grad():
-        wanted, found = (tree_leaves(load_script(place)(image)) for place in (path, out))
-    if len(wanted) != len(found) or not all(torch.equal(one, other) if isinstance(one, Tensor) else one == other
-                                            for one, other in zip(wanted, found, strict=True)):
+        expected, actual = (tree_leaves(load_script(place)(image)) for place in (path, out))
+    if len(expected) != len(actual) or not all(torch.equal(one, other) if isinstance(one, Tensor) else one == other
+                                            for one, other in zip(expected, actual, strict=True)):
         raise InputError(f'{out} does not equal {path} on the CPU, and must not be used')

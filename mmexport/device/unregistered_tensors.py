@@ -29,13 +29,13 @@ def outside_tensors(model: nn.Module, names: Mapping[int, str]) -> dict[int, tup
     the modules' methods name. Registered parameters are no finding under whatever second name.
     """
     registered = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    found: dict[int, tuple[Tensor, Tag]] = {}
+    tensors: dict[int, tuple[Tensor, Tag]] = {}
     looked_at: set[int] = set()
     for module in model.modules():
         for tensor, kind, what, locate in _held_by(module, names[id(module)], looked_at):
-            if id(tensor) not in registered and id(tensor) not in found:
-                found[id(tensor)] = tensor, Tag(CPU, kind, what, locate())
-    return found
+            if id(tensor) not in registered and id(tensor) not in tensors:
+                tensors[id(tensor)] = tensor, Tag(CPU, kind, what, locate())
+    return tensors
 
 
 def stop_gradients(model: nn.Module) -> None:
@@ -67,23 +67,23 @@ def _held_by(module: nn.Module, path: str, looked_at: set[int]) -> Iterator[Held
                 yield from _walk(value, f'{base.__name__}.{name}', 'attribute', partial(assigned, cls, name, path), looked_at)
 
 
-def _walk(value: Any, name: str, kind: str, locate: Callable[[], Place], seen: set[int], depth: int = 0) -> Iterator[Held]:
+def _walk(value: Any, name: str, kind: str, locate: Callable[[], Place], visited: set[int], depth: int = 0) -> Iterator[Held]:
     """Yield the tensors in `value`, each with its kind, name, and how to find its line."""
     if isinstance(value, Tensor):
         yield value, kind, _words(kind, name), locate
         return
-    if depth > DEPTH or isinstance(value, (*_PLAIN, type)) or id(value) in seen:
+    if depth > DEPTH or isinstance(value, (*_PLAIN, type)) or id(value) in visited:
         return
     inner = 'container' if kind == 'attribute' else kind
     if isinstance(value, nn.Module):
         for tensor in (*value.parameters(), *value.buffers()):
             yield tensor, 'parameter', f'{name}, a module that .to() does not see', locate
         return
-    seen.add(id(value))
+    visited.add(id(value))
     if isinstance(value, (types.FunctionType, types.MethodType)):
-        yield from _walk_function(getattr(value, '__func__', value), locate, seen, depth)
+        yield from _walk_function(getattr(value, '__func__', value), locate, visited, depth)
     for suffix, item in _items(value):
-        yield from _walk(item, f'{name}{suffix}', inner, locate, seen, depth + 1)
+        yield from _walk(item, f'{name}{suffix}', inner, locate, visited, depth + 1)
 
 
 def _items(value: Any) -> list[tuple[str, Any]]:
@@ -98,7 +98,7 @@ def _items(value: Any) -> list[tuple[str, Any]]:
     return []
 
 
-def _walk_function(function: Any, locate: Callable[[], Place], seen: set[int], depth: int) -> Iterator[Held]:
+def _walk_function(function: Any, locate: Callable[[], Place], visited: set[int], depth: int) -> Iterator[Held]:
     if not _is_users(function.__module__ or ''):
         return
     for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
@@ -106,11 +106,11 @@ def _walk_function(function: Any, locate: Callable[[], Place], seen: set[int], d
             content = cell.cell_contents
         except ValueError:  # Not filled yet.
             continue
-        yield from _walk(content, variable, 'global', partial(_line_in, function.__code__.co_filename, variable, locate), seen, depth + 1)
+        yield from _walk(content, variable, 'global', partial(_line_in, function.__code__.co_filename, variable, locate), visited, depth + 1)
     for name in _names_in(function.__code__):
         if name in function.__globals__:
             place = partial(_line_in, function.__code__.co_filename, name, locate)
-            yield from _walk(function.__globals__[name], name, 'global', place, seen, depth + 1)
+            yield from _walk(function.__globals__[name], name, 'global', place, visited, depth + 1)
 
 
 def _words(kind: str, name: str) -> str:
@@ -127,11 +127,11 @@ def _is_users(module: str) -> bool:
 
 
 def _names_in(code: types.CodeType) -> set[str]:
-    found = set(code.co_names)
+    names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= _names_in(constant)
-    return found
+            names |= _names_in(constant)
+    return names
 
 
 def assigned(cls: type, name: str, path: str) -> Place:
@@ -165,7 +165,7 @@ def _line_in(file: str, name: str, locate: Callable[[], Place]) -> Place:
 
 def _assignment(tree: ast.AST, name: str, of_self: bool) -> int:
     """Return the last line that assigns `name` or adds to it; 0 if there is none."""
-    found = 0
+    last_line = 0
     for node in ast.walk(tree):
         targets: list[Any] = []
         if isinstance(node, ast.Assign):
@@ -175,8 +175,8 @@ def _assignment(tree: ast.AST, name: str, of_self: bool) -> int:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ('append', 'extend', 'update'):
             targets = [node.func.value]
         if any(_binds(target, name, of_self) for target in targets):
-            found = max(found, getattr(node, 'lineno', 0))
-    return found
+            last_line = max(last_line, getattr(node, 'lineno', 0))
+    return last_line
 
 
 def _binds(target: Any, name: str, of_self: bool) -> bool:

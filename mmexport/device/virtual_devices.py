@@ -49,10 +49,10 @@ class VirtualDevices(TorchFunctionMode):
             return -1 if device.type == 'cpu' else device.index or 0
         if name == 'type' and len(args) == 1 and not kwargs:
             return self._type_name(args[0])
-        asked, args, kwargs = self._without_devices(name, args, kwargs)
+        requested, args, kwargs = self._without_devices(name, args, kwargs)
         before = [tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, Tensor)]
         known = [self.tags[tensor] for tensor in before]
-        tag = self._tag_of_result(name, args, before, known, asked)
+        tag = self._tag_of_result(name, args, before, known, requested)
         result = self._call(name, func, args, kwargs, before, known)
         return self._tagged(name, result, tag, before, known)
 
@@ -92,14 +92,14 @@ class VirtualDevices(TorchFunctionMode):
 
     def _without_devices(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Tag | None, Any, Any]:
         """Return the requested device, and the arguments with ``cpu`` instead."""
-        asked: list[Tag] = []
+        requested: list[Tag] = []
 
         def stripped(value: Any) -> Any:
             if isinstance(value, torch.device):
-                asked.append(self._asked_tag(name, value))
+                requested.append(self._asked_tag(name, value))
                 return CPU
             if isinstance(value, str) and value.split(':')[0] in ('cpu', 'cuda', self.target.type):
-                asked.append(self._asked_tag(name, torch.device(value)))
+                requested.append(self._asked_tag(name, torch.device(value)))
                 return 'cpu'
             return value
 
@@ -112,7 +112,7 @@ class VirtualDevices(TorchFunctionMode):
         if name == 'type' and len(args) > 1 and isinstance(args[1], str):
             moved = '.cuda.' in args[1]
             return (Tag(self.target) if moved else self._cpu_call(f'.type({args[1]!r})')), (args[0], args[1].replace('.cuda', '')), kwargs
-        return (asked[0] if asked else None), args, kwargs
+        return (requested[0] if requested else None), args, kwargs
 
     def _asked_tag(self, name: str, device: torch.device) -> Tag:
         if id(device) in self._devices:
@@ -127,14 +127,14 @@ class VirtualDevices(TorchFunctionMode):
 
     # Where the result lies
 
-    def _tag_of_result(self, name: str, args: Sequence[Any], tensors: Sequence[Tensor], known: Sequence[Tag], asked: Tag | None) -> Tag:
+    def _tag_of_result(self, name: str, args: Sequence[Any], tensors: Sequence[Tensor], known: Sequence[Tag], requested: Tag | None) -> Tag:
         if name in rules.MOVES:
-            return asked or (known[1] if len(known) > 1 else known[0])
+            return requested or (known[1] if len(known) > 1 else known[0])
         if name in rules.NEEDS_CPU:
             self._check_numpy(name, known[0])
             return known[0]
-        if asked is not None:
-            return asked
+        if requested is not None:
+            return requested
         if name in rules.FROM_NUMPY or (name in rules.FROM_DATA and type(args[0]).__module__ == 'numpy'):
             return Tag(CPU, 'numpy', f'torch.{name} of a numpy array', self.tags.here())
         if name in rules.FROM_DATA and args and isinstance(args[0], Tensor):
@@ -176,8 +176,8 @@ class VirtualDevices(TorchFunctionMode):
 
     def _report(self, name: str, tag: Tag) -> None:
         key = (tag.what, tag.origin)
-        seen = self.findings.get(key)
-        self.findings[key] = replace(seen, times=seen.times + 1) if seen else Finding(
+        earlier = self.findings.get(key)
+        self.findings[key] = replace(earlier, times=earlier.times + 1) if earlier else Finding(
             tag.kind or 'placement', tag.what or f'a tensor on {tag.device}', tag.origin, name, self.tags.here())
 
     # The call itself
@@ -206,7 +206,7 @@ class VirtualDevices(TorchFunctionMode):
         if name == '__set__':
             self.tags[before[0]] = known[1] if len(known) > 1 else known[0]
             return result
-        narrowed = next((own.narrowed for own in known if own.narrowed), None)
+        narrowed_at = next((own.narrowed for own in known if own.narrowed), None)
 
         def note(value: Any) -> Any:
             if not isinstance(value, Tensor):
@@ -215,7 +215,7 @@ class VirtualDevices(TorchFunctionMode):
                 if self.tags[value].device == tag.device:
                     return value
                 value = value.clone()
-            own = narrowed
+            own = narrowed_at
             if value.dtype in HALVES and own is None and not any(tensor.dtype in HALVES for tensor in before):
                 own = self.tags.here()
             self.tags[value] = replace(tag, narrowed=own if value.dtype in HALVES else None)

@@ -15,21 +15,21 @@ from .finding import Diagnosis
 from .remedies import BRANCHES
 
 
-def at_branch(found: Diagnosis, adapter: Adapter, sites: Sequence[Site], refused: bool = False) -> Diagnosis:
-    """Return `found` with place, cause and remedy of the first of `sites` that is in the failing module; as it is if there is none.
+def at_branch(diagnosis: Diagnosis, adapter: Adapter, sites: Sequence[Site], refused: bool = False) -> Diagnosis:
+    """Return `diagnosis` with place, cause and remedy of the first of `sites` that is in the failing module; as it is if there is none.
 
     Args:
         sites: conditions that the failing input answers otherwise than the traced one.
         refused: the file refuses the input; then a condition of the user's anywhere is the reason.
     """
-    path = found.module.split(', call ')[0]
+    path = diagnosis.module.split(', call ')[0]
     modules: list[nn.Module] = [adapter, adapter.model] if not path else [adapter.model.get_submodule(path)]
     for site in (site for site in sites if site.own):
         if refused or any(_holds(module, site) for module in modules):
             cause, words, *_ = BRANCHES[site.kind]
-            return replace(found, file=site.file, line=site.line, source=linecache.getline(site.file, site.line).strip(), cause=cause,
+            return replace(diagnosis, file=site.file, line=site.line, source=linecache.getline(site.file, site.line).strip(), cause=cause,
                            remedy=words)
-    return found
+    return diagnosis
 
 
 def _holds(module: nn.Module, site: Site) -> bool:

@@ -42,27 +42,27 @@ class Recorded:
 
 def list_calls(model: nn.Module, run: Callable[[], Any]) -> list[Call]:
     """Return all calls of `model`'s modules that `run` makes, in the order in which they begin."""
-    found: list[Call] = []
-    with watching(model, lambda call, args, kwargs: found.append(call), lambda call, output: None), torch.no_grad():
+    calls: list[Call] = []
+    with watching(model, lambda call, args, kwargs: calls.append(call), lambda call, output: None), torch.no_grad():
         run()
-    return found
+    return calls
 
 
-def record(model: nn.Module, run: Callable[[], Any], wanted: Sequence[Call]) -> dict[Call, Recorded]:
-    """Return copies of the inputs and outputs of the `wanted` calls, since later code may write into them."""
-    found: dict[Call, Recorded] = {}
+def record(model: nn.Module, run: Callable[[], Any], chosen: Sequence[Call]) -> dict[Call, Recorded]:
+    """Return copies of the inputs and outputs of the `chosen` calls, since later code may write into them."""
+    recorded: dict[Call, Recorded] = {}
 
     def before(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if call in wanted:
-            found[call] = Recorded(*tree_map(_copy, (args, kwargs)))
+        if call in chosen:
+            recorded[call] = Recorded(*tree_map(_copy, (args, kwargs)))
 
     def after(call: Call, output: Any) -> None:
-        if call in found:
-            found[call].outputs = [tensor.clone() for tensor in tensors_of(output)]
+        if call in recorded:
+            recorded[call].outputs = [tensor.clone() for tensor in tensors_of(output)]
 
     with watching(model, before, after), torch.no_grad():
         run()
-    return found
+    return recorded
 
 
 def tensors_of(output: Any) -> list[Tensor]:

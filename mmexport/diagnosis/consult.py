@@ -57,8 +57,8 @@ class Consultation:
         with self._looking(f'Looking for what {backend.name} cannot lower', backend.name), adapter.unguarded():
             image = self._example(backend, example)
             other = _larger(image, self.dynamic, self.multiple)
-            found, part = why_not_lowered(backend, adapter, image, other, error, self.step.say)
-            self._keep(found, part)
+            diagnosis, part = why_not_lowered(backend, adapter, image, other, error, self.step.say)
+            self._keep(diagnosis, part)
 
     def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification],
                   branches: Branches) -> None:
@@ -77,25 +77,25 @@ class Consultation:
             failing = [row for row in check.rows if row.stage == EAGER and not row.passed]
             wrong = next((row for row in failing if row.kind != REFUSED), failing[0] if failing else None)
             if wrong and check.died:
-                said = f'{wrong.problem}; it is not looked into, for it would end this process too'
-                self.found.append(finding(backend.name, 'file', None, adapter, said))
+                message = f'{wrong.problem}; it is not looked into, for it would end this process too'
+                self.found.append(finding(backend.name, 'file', None, adapter, message))
             elif wrong:
                 with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches(), adapter.unguarded():
-                    found, part = self._where(backend, adapter, samples, wrong)
+                    diagnosis, part = self._where(backend, adapter, samples, wrong)
                     sites = branches.by_input.get(wrong.sample, ())
-                    self._keep(at_branch(found, adapter, sites, refused=wrong.kind == REFUSED), part)
+                    self._keep(at_branch(diagnosis, adapter, sites, refused=wrong.kind == REFUSED), part)
 
-    def _keep(self, found: Diagnosis, part: Part | None) -> None:
+    def _keep(self, diagnosis: Diagnosis, part: Part | None) -> None:
         """Keep the finding, and a repro of it if that fails when it is run."""
-        self.found.append(found)
-        place = write_repro(found, part, self.cfg, self.folder / f'repro_{found.backend}.py')
+        self.found.append(diagnosis)
+        place = write_repro(diagnosis, part, self.cfg, self.folder / f'repro_{diagnosis.backend}.py')
         if place is None:
             return
-        other_error = alone(place, found)
+        other_error = alone(place, diagnosis)
         if other_error is None:
             place.unlink()
         else:
-            self.found[-1] = replace(found, repro=f'{place.parent.name}/{place.name}' + (f' ({other_error})' if other_error else ''))
+            self.found[-1] = replace(diagnosis, repro=f'{place.parent.name}/{place.name}' + (f' ({other_error})' if other_error else ''))
 
     @contextmanager
     def _looking(self, what: str, backend: str) -> Iterator[None]:
@@ -113,8 +113,8 @@ class Consultation:
         device = adapter.preprocess.mean.device
         image, example = self._sample(samples, wrong).image.to(device), samples[0].image.to(device)
         if wrong.again:
-            said = 'right at first and wrong when it is called again: it remembers its calls'
-            return finding(backend.name, 'file', None, adapter, said), None
+            message = 'right at first and wrong when it is called again: it remembers its calls'
+            return finding(backend.name, 'file', None, adapter, message), None
         if wrong.kind == WRITES:
             call, module, place = who_writes_into(adapter, image)
             return finding(backend.name, 'traced', call, module, str(wrong.problem), place), None
@@ -122,9 +122,9 @@ class Consultation:
             error = LoweringError(str(wrong.problem))
             return why_not_lowered(backend, adapter, self._example(backend, example), image, error, self.step.say, refused=True)
         try:
-            found = why_wrong(backend, adapter, example, image, self.dynamic, self._may_be_off(backend), self._jumps(samples),
+            diagnosis = why_wrong(backend, adapter, example, image, self.dynamic, self._may_be_off(backend), self._jumps(samples),
                               self.step.say)
-            return found, part_of(adapter, found.module, self._example(backend, example), image)
+            return diagnosis, part_of(adapter, diagnosis.module, self._example(backend, example), image)
         except Refused as exc:
             error = LoweringError(str(exc))
             return why_not_lowered(backend, adapter, self._example(backend, example), image, error, self.step.say, refused=True)

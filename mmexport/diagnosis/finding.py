@@ -85,8 +85,8 @@ def class_lines(module: nn.Module) -> tuple[str, range] | None:
 
 
 def _class_place(module: nn.Module) -> tuple[str | None, int | None]:
-    found = class_lines(module)
-    return (found[0], found[1].start) if found else (None, None)
+    lines = class_lines(module)
+    return (lines[0], lines[1].start) if lines else (None, None)
 
 
 def _short(file: str) -> str:

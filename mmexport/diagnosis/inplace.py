@@ -45,5 +45,5 @@ def _same(one: Tensor, other: Tensor) -> bool:
 
 def _caller() -> tuple[str, int] | None:
     import traceback
-    own = [frame for frame in traceback.extract_stack() if of_the_model(frame.filename)]
-    return (own[-1].filename, int(own[-1].lineno or 0)) if own else None
+    model_frames = [frame for frame in traceback.extract_stack() if of_the_model(frame.filename)]
+    return (model_frames[-1].filename, int(model_frames[-1].lineno or 0)) if model_frames else None

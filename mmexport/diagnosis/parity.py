@@ -59,8 +59,8 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
             break
         at, _, message = wrong
     module = adapter if at is None else adapter.model.get_submodule(at.path)
-    place, told = _warned(backend, adapter, example, module) if stage == 'traced' else (None, '')
-    return finding(backend.name, stage, at, module, f'{message}{told}', place, None, tried)
+    place, warning = _warned(backend, adapter, example, module) if stage == 'traced' else (None, '')
+    return finding(backend.name, stage, at, module, f'{message}{warning}', place, None, tried)
 
 
 def first_wrong(right: Values, values: Values, tolerance: float, jumps: bool) -> tuple[Call, str, str] | None:
@@ -81,10 +81,10 @@ def why_patched_differs(adapter: Adapter, image: Tensor, patched: Any, tolerance
         children = [call for call in calls if call.inside == at]
         right = record(adapter.model, lambda: adapter.run_on(image), children)
         with patched():
-            found = record(adapter.model, lambda: adapter.run_on(image), children)
-        both = [call for call in children if call in found]
+            patched_calls = record(adapter.model, lambda: adapter.run_on(image), children)
+        both = [call for call in children if call in patched_calls]
         one, other = (Values([], {call: tensors_of((rows[call].args, rows[call].kwargs)) for call in both},
-                             {call: rows[call].outputs for call in both}) for rows in (right, found))
+                             {call: rows[call].outputs for call in both}) for rows in (right, patched_calls))
         wrong = first_wrong(one, other, tolerance, jumps)
         if wrong is None or wrong[1] == 'given':
             message = message or (wrong[2] if wrong else '')
@@ -137,9 +137,9 @@ class Watch:
                 return f'the runtime does not take {tuple(image.shape)}: {first_line(exc)}'
 
 
-def differs(right: Sequence[Tensor], found: Sequence[Tensor], tolerance: float, jumps: bool) -> str | None:
+def differs(expected: Sequence[Tensor], actual: Sequence[Tensor], tolerance: float, jumps: bool) -> str | None:
     """Return the error of the first wrong tensor, in one line."""
-    for one, other in zip(right, found, strict=False):
+    for one, other in zip(expected, actual, strict=False):
         if one.shape != other.shape:
             return f'shape {tuple(other.shape)} instead of {tuple(one.shape)}: a size may be baked into the graph'
         if one.dtype != other.dtype:

@@ -21,13 +21,13 @@ _OPERATORS = (r"OpOverload\(op='([^']+)'", r'target=torch\.ops\.([\w.]+)', r'\b(
 
 def place_of(exc: BaseException) -> tuple[str, int] | None:
     """Return the innermost line of the model in the tracebacks of `exc` and its causes, or in its message."""
-    found = None
+    place = None
     for error in causes(exc):
         stack = getattr(error, 'stack', None)
         if stack:
-            found = _last([(file, int(line)) for file, line in _LINE.findall(stack)]) or found
-        found = _last(_frames(error.__traceback__)) or found
-    return found
+            place = _last([(file, int(line)) for file, line in _LINE.findall(stack)]) or place
+        place = _last(_frames(error.__traceback__)) or place
+    return place
 
 
 def operator_of(exc: BaseException) -> str | None:
@@ -53,5 +53,5 @@ def _frames(trace: TracebackType | None) -> list[tuple[str, int]]:
 
 
 def _last(places: list[tuple[str, int]]) -> tuple[str, int] | None:
-    own = [place for place in places if of_the_model(place[0])]
-    return own[-1] if own else None
+    model_places = [place for place in places if of_the_model(place[0])]
+    return model_places[-1] if model_places else None

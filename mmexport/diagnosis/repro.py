@@ -65,7 +65,7 @@ ALIKE = 0.8
 SHORTEST = 8
 
 
-def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> Path | None:
+def write_repro(diagnosis: Diagnosis, part: Part | None, cfg: Any, place: Path) -> Path | None:
     """Write the repro of a part that cannot be lowered, or is wrong on another picture's tensors.
 
     None where the part needs what source code cannot make (a data sample, say), or where it is the file that is wrong and the form
@@ -73,18 +73,18 @@ def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> P
     """
     place.unlink(missing_ok=True)
     arguments = _arguments(part) if part is not None else None
-    if part is None or arguments is None or not cfg.filename or found.stage == 'file':
+    if part is None or arguments is None or not cfg.filename or diagnosis.stage == 'file':
         return None
     names, call = arguments
     scope = cfg.get('default_scope') or 'mmengine'
     package = {'mmseg': 'mmsegmentation', 'mmdet': 'mmdet'}.get(scope, scope)
-    path = found.module.split(', call ')[0]
-    text = HEAD.format(title=f'{found.cls}: {found.message}'.replace('\\', '/').replace('"""', "'''"), torch=torch.__version__,
+    path = diagnosis.module.split(', call ')[0]
+    text = HEAD.format(title=f'{diagnosis.cls}: {diagnosis.message}'.replace('\\', '/').replace('"""', "'''"), torch=torch.__version__,
                        package=package, name=place.name, cfg=_read(str(cfg.filename), scope), scope=scope, path=path,
                        names=', '.join(names), call=call, inputs=', '.join(map(_made, part.inputs)))
     exported = EXPORTED.format(dims=_dims(part))
-    backend = backend_class(found.backend)
-    if found.stage == 'lowering':
+    backend = backend_class(diagnosis.backend)
+    if diagnosis.stage == 'lowering':
         text += backend.repro.format(exported=exported)
     else:
         text += COMPARE.format(others=', '.join(map(_made, part.others)), form=backend.repro_halfway.format(exported=exported))
@@ -93,8 +93,8 @@ def write_repro(found: Diagnosis, part: Part | None, cfg: Any, place: Path) -> P
     return place
 
 
-def alone(place: Path, found: Diagnosis) -> str | None:
-    """Run the repro at `place`; return '' where it ends with the error of `found`, the other error that it ends with, or None.
+def alone(place: Path, diagnosis: Diagnosis) -> str | None:
+    """Run the repro at `place`; return '' where it ends with the error of `diagnosis`, the other error that it ends with, or None.
 
     None is for a file that shows nothing: it does not fail, or does not end.
 
@@ -109,24 +109,24 @@ def alone(place: Path, found: Diagnosis) -> str | None:
             return None
     if done.returncode == 0:
         return None
-    return '' if same_error(found, done.stderr) else f'alone it ends with another error: {_final_error(done.stderr)}'
+    return '' if same_error(diagnosis, done.stderr) else f'alone it ends with another error: {_final_error(done.stderr)}'
 
 
-def same_error(found: Diagnosis, stderr: str) -> bool:
-    """Tell whether the traceback in `stderr` ends as `found` says; numbers, symbols of sizes and quotes may differ.
+def same_error(diagnosis: Diagnosis, stderr: str) -> bool:
+    """Tell whether the traceback in `stderr` ends as `diagnosis` says; numbers, symbols of sizes and quotes may differ.
 
     A part whose form computes something else must fail in the comparison at the end of the repro; one that cannot be lowered, or
     refuses another size, must fail with the exporter's message.
     """
     final = _final_error(stderr)
-    if found.stage not in ('lowering', 'refused'):
+    if diagnosis.stage not in ('lowering', 'refused'):
         return final.startswith('AssertionError') and 'not close' in stderr
     # The exporter's message may hold the first or the last line of the error, whichever says the reason.
-    wanted = _plain(found.message.splitlines()[0])
-    said = stderr[stderr.rfind(final):].splitlines()
-    got = [_plain(line) for line in (final.partition(': ')[2], *said) if line.strip()]
-    return any(len(line) >= SHORTEST and (line in wanted or SequenceMatcher(None, wanted[-len(line):], line).ratio() >= ALIKE)
-               for line in got)
+    expected_line = _plain(diagnosis.message.splitlines()[0])
+    error_lines = stderr[stderr.rfind(final):].splitlines()
+    lines = [_plain(line) for line in (final.partition(': ')[2], *error_lines) if line.strip()]
+    return any(len(line) >= SHORTEST and (line in expected_line or SequenceMatcher(None, expected_line[-len(line):], line).ratio() >= ALIKE)
+               for line in lines)
 
 
 def _final_error(stderr: str) -> str:
@@ -146,8 +146,8 @@ def _read(config: str, scope: str) -> str:
 
     One of the user's own is named from the root: the repro is run in another folder than the export.
     """
-    _, found, name = config.partition(f'/{scope}/.mim/configs/')
-    if not found:
+    _, separator, name = config.partition(f'/{scope}/.mim/configs/')
+    if not separator:
         return f'cfg = Config.fromfile({str(Path(config).resolve())!r})'
     return f"import {scope}  # noqa: E402\n\ncfg = Config.fromfile(f'{{{scope}.__path__[0]}}/.mim/configs/{name}')"
 

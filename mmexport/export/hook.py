@@ -43,8 +43,8 @@ class ExportHook(Hook):
             checkpoint = best_checkpoint(runner)
             runner.logger.info(f'exporting {checkpoint} to {out_dir}')
             cfg = copy.deepcopy(runner.cfg)
-            own = (cfg.get('export') or {}).get('inputs', {}).get('image')
-            pictures = [] if own else validation_pictures(runner)
+            chosen_pictures = (cfg.get('export') or {}).get('inputs', {}).get('image')
+            pictures = [] if chosen_pictures else validation_pictures(runner)
             reports = Exporter(cfg, str(checkpoint), out_dir, self.device, more_pictures=pictures).run()
         except Exception as exc:  # Hours of training must not end in an error of the export; it is logged in full words.
             if self.strict:

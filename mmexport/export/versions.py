@@ -16,8 +16,8 @@ VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'mmpretrain', 'n
 
 def versions() -> dict[str, Any]:
     """Return the versions by name, and whether mmcv's ops are compiled."""
-    found: dict[str, Any] = {'python': platform.python_version(), 'torch': torch.__version__, 'mmcv_ops': provide_mmcv_ext()}
+    result: dict[str, Any] = {'python': platform.python_version(), 'torch': torch.__version__, 'mmcv_ops': provide_mmcv_ext()}
     name, version = mmcv_distribution()
-    found[name] = version
-    found.update({package: its for package in (*VERSIONED, *format_packages()) if (its := installed_version(package))})
-    return found
+    result[name] = version
+    result.update({package: its for package in (*VERSIONED, *format_packages()) if (its := installed_version(package))})
+    return result

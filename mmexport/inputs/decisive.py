@@ -42,13 +42,13 @@ class Decisive:
     reason: str = ''
 
 
-def decisive_inputs(adapter: Adapter, scenes: Iterable[Tensor], seen: Iterable[int] = (), count: int = COUNT,
+def decisive_inputs(adapter: Adapter, scenes: Iterable[Tensor], decided: Iterable[int] = (), count: int = COUNT,
                     steps: int = STEPS) -> list[Decisive]:
-    """Make up to `count` inputs, one of each scene, aimed at classes neither in `seen` nor in the decisions of earlier inputs.
+    """Make up to `count` inputs, one of each scene, aimed at classes neither in `decided` nor in the decisions of earlier inputs.
 
     Those without an image are listed as well, for the report.
     """
-    known, made = set(seen), []
+    known, made = set(decided), []
     for number, scene in zip(range(count), scenes, strict=False):
         if len(known) >= adapter.class_count:
             break
@@ -71,8 +71,8 @@ def decisive_input(adapter: Adapter, scene: Tensor, seen: Iterable[int] = (), st
     objective: Objective | None = None
     before = after = frozenset[int]()
     best, best_rank, step, better = None, (0, 0), 0, 0
-    wanted = set(range(adapter.class_count)) - set(seen)
-    if not wanted:
+    target_classes = set(range(adapter.class_count)) - set(seen)
+    if not target_classes:
         return Decisive(None, before, after, step, 'every class was seen')
     try:
         for step in range(steps + 1):
@@ -81,14 +81,14 @@ def decisive_input(adapter: Adapter, scene: Tensor, seen: Iterable[int] = (), st
                 normal, *others = adapter.network_inputs(image)
                 raw = adapter.raw(normal, *others)
             with torch.no_grad():
-                found = adapter.decided(raw, normal)
-                before = before if step else found
-                objective = objective or adapter.aim(tuple(part.detach() for part in raw), normal, wanted, generator)
-            rank = (len(found & wanted), len(found))
-            if step and rank > best_rank and len(found) >= len(before) + (not rank[0]):
-                best, best_rank, after = image.detach().clone(), rank, found
-            better = step if step and best_rank == rank and after == found else better
-            if step == steps or (best is not None and (wanted <= after or step - better >= PATIENCE)):
+                classes = adapter.decided(raw, normal)
+                before = before if step else classes
+                objective = objective or adapter.aim(tuple(part.detach() for part in raw), normal, target_classes, generator)
+            rank = (len(classes & target_classes), len(classes))
+            if step and rank > best_rank and len(classes) >= len(before) + (not rank[0]):
+                best, best_rank, after = image.detach().clone(), rank, classes
+            better = step if step and best_rank == rank and after == classes else better
+            if step == steps or (best is not None and (target_classes <= after or step - better >= PATIENCE)):
                 break
             with torch.enable_grad():
                 gradient, = torch.autograd.grad(objective(raw, normal), image)

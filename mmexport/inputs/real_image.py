@@ -49,14 +49,14 @@ class Photograph:
         return int(self.image.shape[2]) - self.img_shape[0], int(self.image.shape[3]) - self.img_shape[1]
 
 
-def picture_files(given: str | Sequence[str] | None) -> dict[str, str]:
+def picture_files(paths_given: str | Sequence[str] | None) -> dict[str, str]:
     """Return path by sample name for files and folders of pictures, in order.
 
     Raises:
         InputError: a path does not exist, or a folder has no picture.
     """
     paths: list[Path] = []
-    for entry in [given] if isinstance(given, (str, Path)) else given or ():
+    for entry in [paths_given] if isinstance(paths_given, (str, Path)) else paths_given or ():
         path = Path(entry)
         inside = sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS) if path.is_dir() else [path]
         if not inside:
@@ -64,13 +64,13 @@ def picture_files(given: str | Sequence[str] | None) -> dict[str, str]:
         if not path.exists():
             raise InputError(f'--image {entry}: no such file')
         paths += inside
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for path in paths:
         name, number = path.stem[:NAME_LENGTH], 2
-        while name in found or name == PHOTOGRAPH:
+        while name in files or name == PHOTOGRAPH:
             name, number = f'{path.stem[:NAME_LENGTH - 3]} {number}', number + 1
-        found[name] = str(path)
-    return found
+        files[name] = str(path)
+    return files
 
 
 def read_photograph(cfg: Config, path: str, adapter: Adapter, device: torch.device, like: Tensor, rules: SizeRules | None = None,

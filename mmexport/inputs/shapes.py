@@ -81,35 +81,35 @@ def plan_shapes(shape: Shape, section: Mapping[str, Any], rules: SizeRules, pict
     """
     dynamic = tuple(section['inputs']['dynamic'] or ())
     sizes = _sizes(shape, section, rules, dynamic, pictures)
-    found: dict[str, Shape] = {TRACED: shape, SAME: shape}
+    shapes: dict[str, Shape] = {TRACED: shape, SAME: shape}
     dropped: dict[str, str] = {}
-    found.update({name: (shape[0], shape[1], *_pair(size)) for name, size in sizes.items()})
+    shapes.update({name: (shape[0], shape[1], *_pair(size)) for name, size in sizes.items()})
     if 'batch' in dynamic:
         small = min([tuple(shape[2:]), *sizes.values()], key=lambda size: size[0] * size[1])
-        found.pop('small', None)
+        shapes.pop('small', None)
         batch = _batch(section['verify']['batch'], shape, small)
-        found[f'batch {batch}'] = (batch, shape[1], *_pair(small))
+        shapes[f'batch {batch}'] = (batch, shape[1], *_pair(small))
         if section['verify']['batch'] is None and batch < BATCH:
             dropped[f'batch {BATCH}'] = f'too large for the time of a check, {batch} are tried; export.verify.batch={BATCH} has it checked'
-    plan = Plan(found, rules, dropped)
+    plan = Plan(shapes, rules, dropped)
     _refuse_untried(plan, section, dynamic)
     return plan
 
 
-def _batch(given: int | None, shape: Shape, small: Sequence[int]) -> int:
-    """Return how many inputs of the smallest size are checked at once: as many as `given`, and never as many as are traced."""
-    if given is None:
+def _batch(count: int | None, shape: Shape, small: Sequence[int]) -> int:
+    """Return how many inputs of the smallest size are checked at once: as many as `count`, and never as many as are traced."""
+    if count is None:
         pixels = max(PHOTOGRAPH_SHARE * shape[2] * shape[3], BATCH_PIXELS)
-        given = min(BATCH, max(2, int(pixels // (small[0] * small[1]))))
-    return int(given) if int(given) != shape[0] else shape[0] + 1
+        count = min(BATCH, max(2, int(pixels // (small[0] * small[1]))))
+    return int(count) if int(count) != shape[0] else shape[0] + 1
 
 
 def _sizes(shape: Shape, section: Mapping[str, Any], rules: SizeRules, dynamic: Sequence[str],
            pictures: Sequence[Sequence[int]]) -> dict[str, tuple[int, int]]:
     height, width = shape[2:]
-    given = section['verify']['shapes']
-    if given is not None:
-        sizes = {f'{size[-2]}x{size[-1]}': (int(size[-2]), int(size[-1])) for size in given}
+    listed = section['verify']['shapes']
+    if listed is not None:
+        sizes = {f'{size[-2]}x{size[-1]}': (int(size[-2]), int(size[-1])) for size in listed}
         return {**sizes, **_corners([(height, width), *sizes.values(), *map(_pair, pictures)], rules)}
     if rules.fixed or not {'height', 'width'} & set(dynamic):
         return {}

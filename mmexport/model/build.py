@@ -58,18 +58,18 @@ def dataset_meta(cfg: Config, checkpoint_meta: Mapping[str, Any]) -> dict[str, A
     dataset = (cfg.get('test_dataloader') or {}).get('dataset') or {}
     while 'dataset' in dataset:
         dataset = dataset['dataset']
-    own = _metainfo_of(dataset['type'], cfg.get('default_scope') or 'mmengine') if isinstance(dataset.get('type'), str) else {}
-    for given in (dataset.get('metainfo'), cfg.get('metainfo'), cfg.get('dataset_meta'), own):
-        if isinstance(given, Mapping) and given.get('classes'):
-            return _meta(given)
+    class_meta = _metainfo_of(dataset['type'], cfg.get('default_scope') or 'mmengine') if isinstance(dataset.get('type'), str) else {}
+    for meta in (dataset.get('metainfo'), cfg.get('metainfo'), cfg.get('dataset_meta'), class_meta):
+        if isinstance(meta, Mapping) and meta.get('classes'):
+            return _meta(meta)
     return {'classes': []}
 
 
-def _meta(given: Mapping[str, Any]) -> dict[str, Any]:
+def _meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return class names, and colours if there is one for each of them."""
-    classes = [given['classes']] if isinstance(given['classes'], str) else given['classes']
+    classes = [meta['classes']] if isinstance(meta['classes'], str) else meta['classes']
     names = [str(name) for name in classes]
-    palette = given.get('palette')
+    palette = meta.get('palette')
     known = isinstance(palette, (list, tuple)) and len(palette) == len(names)
     return {'classes': names, **({'palette': [list(map(int, colour)) for colour in palette]} if known and palette else {})}
 

@@ -83,9 +83,9 @@ def _installed(name: str) -> Path:
 def _refuse_missing_package(path: Path, exc: BaseException) -> None:
     """Raise a SetupError if a config fails because a package of OpenMMLab is not installed."""
     from importlib.util import find_spec
-    said = ' '.join(str(cause) for cause in causes(exc))
+    message = ' '.join(str(cause) for cause in causes(exc))
     for package, remedy in PACKAGES.items():
-        if re.search(rf'\b{package}\b', said) and find_spec(package) is None:
+        if re.search(rf'\b{package}\b', message) and find_spec(package) is None:
             raise SetupError(f'{path} needs {package}, which is not installed: {remedy}') from exc
 
 
@@ -95,12 +95,12 @@ def export_section(cfg: Config) -> dict[str, Any]:
     Raises:
         ConfigError: a key is unknown, so that a misspelt one is not silently without effect.
     """
-    given = cfg.get('export', {})
-    given = given.to_dict() if hasattr(given, 'to_dict') else dict(given)
+    user_section = cfg.get('export', {})
+    user_section = user_section.to_dict() if hasattr(user_section, 'to_dict') else dict(user_section)
     section: dict[str, Any] = {}
-    _refuse_unknown('export', given, DEFAULTS)
+    _refuse_unknown('export', user_section, DEFAULTS)
     for key, default in DEFAULTS.items():
-        value = given.get(key, default)
+        value = user_section.get(key, default)
         if isinstance(default, dict):
             _refuse_unknown(f'export.{key}', value, default)
             value = {**default, **value}
@@ -119,10 +119,10 @@ def levels_of(section: dict[str, Any]) -> tuple[str, ...]:
     Raises:
         ConfigError: there is another one among them, or none.
     """
-    given = section['outputs']
-    levels = tuple(dict.fromkeys([given] if isinstance(given, str) else given))
+    outputs = section['outputs']
+    levels = tuple(dict.fromkeys([outputs] if isinstance(outputs, str) else outputs))
     if not levels or any(level not in ('final', 'raw') for level in levels):
-        raise ConfigError(f"export.outputs is {given!r}; it can be 'final', 'raw', or both")
+        raise ConfigError(f"export.outputs is {outputs!r}; it can be 'final', 'raw', or both")
     return levels
 
 
@@ -143,10 +143,10 @@ def _check_types(section: dict[str, Any]) -> None:
         raise ConfigError('export: batches are at least 1, noises at least 0, and tolerance.scale lies between 0 and 1')
 
 
-def _refuse_unknown(where: str, given: Any, known: dict[str, Any]) -> None:
-    if not isinstance(given, dict):
-        raise ConfigError(f'{where} is {given!r}; a dict was expected, with {", ".join(known)}')
-    unknown = sorted(set(given) - set(known))
+def _refuse_unknown(where: str, section: Any, known: dict[str, Any]) -> None:
+    if not isinstance(section, dict):
+        raise ConfigError(f'{where} is {section!r}; a dict was expected, with {", ".join(known)}')
+    unknown = sorted(set(section) - set(known))
     if unknown:
         raise ConfigError(f"{where} has no key {unknown[0]!r}; it has {', '.join(known)}")
 

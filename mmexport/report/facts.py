@@ -67,13 +67,13 @@ class Report:
     @property
     def reasons(self) -> list[str]:
         """Return the reasons why the run is no pass, a line each."""
-        found = [f'{name}: {reason}' for name, reason in self.failures.items()]
-        found += [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
+        reasons = [f'{name}: {reason}' for name, reason in self.failures.items()]
+        reasons += [f'{check.backend}: {check.reason}' for check in self.checks if check.reason]
         if any(not row.passed for check in self.checks for row in check.rows if row.stage == EAGER):
             failed = {name for check in self.checks for name in check.failed_samples}
-            found += [self.place_of_fault, *(f'decided once by a tracer, and turned by these inputs: {site.place}: {site.text}'
+            reasons += [self.place_of_fault, *(f'decided once by a tracer, and turned by these inputs: {site.place}: {site.text}'
                                              for site in self.branches.turned_by(failed) if site.own)]
-        return found + self.branches.reasons + [self._wrong_in_test_step(row) for row in self.pipelines if row.passed is False]
+        return reasons + self.branches.reasons + [self._wrong_in_test_step(row) for row in self.pipelines if row.passed is False]
 
     def _wrong_in_test_step(self, row: PipelineCheck) -> str:
         turned = [f'{site.place}: {site.text}' for site in self.branches.by_input.get(row.sample, ()) if site.own]

@@ -96,11 +96,11 @@ def _artifact_lines(report: Report, artifact: Artifact, check: Verification, row
                f"nodes {fused['nodes_before']} -> {fused['nodes_after']}")
     judged = {(site.file, site.line) for site in (*report.branches.turned, *report.branches.never, *report.branches.once)}
     # Formats that are made of one program say the same.
-    said = {line for other in report.artifacts[:report.artifacts.index(artifact)]
+    shown = {line for other in report.artifacts[:report.artifacts.index(artifact)]
             for line in other.manifest.get(other.backend, {}).get('tracer_warnings', ())}
     for line in facts.get('tracer_warnings', ()):
         file, number, _ = line.split(':', 2)
-        if (file, int(number)) not in judged and line not in said:
+        if (file, int(number)) not in judged and line not in shown:
             yield f'  tracer warning: {line}'
     if 'compile_s' in facts:
         yield f"  compiled in {facts['compile_s']:.0f} s"

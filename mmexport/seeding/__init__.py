@@ -76,9 +76,9 @@ def rich_enough(model: nn.Module, seed: int) -> bool:
     for number, scene in enumerate(SCENES):
         image = picture((1, adapter.channels, *scene), 6007 + 10 * seed + number, adapter)
         labels = _label_map(adapter, adapter.raw(image), image)
-        found, counts = labels.unique(return_counts=True)
+        present, counts = labels.unique(return_counts=True)
         large = int((counts > 0.01 * labels.numel()).sum())
-        if large < LARGE or (isinstance(adapter, MaskClassification) and int((found != adapter.num_classes).sum()) < SEGMENTS):
+        if large < LARGE or (isinstance(adapter, MaskClassification) and int((present != adapter.num_classes).sum()) < SEGMENTS):
             return False
     return True
 
@@ -87,10 +87,10 @@ def varied_enough(model: nn.Module, shape: Sequence[int]) -> bool:
     """Return whether the checker tells pictures of `shape` (N, H, W) apart, in raw outputs and in decisions."""
     raw, final = (build_adapter(model, outputs=outputs) for outputs in ('raw', 'final'))
     pictures = [picture((shape[0], raw.channels, *shape[1:]), number, raw) for number in (0, 1)]
-    found = [(raw.raw(image), image) for image in pictures]
+    raw_outputs = [(raw.raw(image), image) for image in pictures]
     for adapter in (raw, final):
         specs = [spec.as_dict() for spec in adapter.specs]
-        one, other = ({spec.name: value for spec, value in zip(adapter.specs, adapter.decide(*pair), strict=True)} for pair in found)
+        one, other = ({spec.name: value for spec, value in zip(adapter.specs, adapter.decide(*pair), strict=True)} for pair in raw_outputs)
         if little_change(specs, one, other, DEFAULT_TOLERANCE, adapter.num_classes, MARGIN):
             return False
     return True

@@ -19,18 +19,18 @@ CLASS_LAYERS = ('conv_seg', 'fc_seg', 'cls_seg', 'mask_norm')
 @torch.no_grad()
 def calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generator) -> None:
     """Set each BatchNorm to the batch that `run` sends through it, and spread the logits of each class layer."""
-    seen: dict[nn.Module, int] = {}
-    wanted = class_layers(model)
+    calls: dict[nn.Module, int] = {}
+    layers = class_layers(model)
 
     def before(module: nn.Module, args: tuple[Any, ...]) -> None:
-        seen[module] = seen.get(module, 0) + 1
+        calls[module] = calls.get(module, 0) + 1
         if isinstance(module, _BatchNorm):
-            _set_statistics(module, args[0], 1 / seen[module])
-        elif seen[module] == 1:
+            _set_statistics(module, args[0], 1 / calls[module])
+        elif calls[module] == 1:
             _spread(module, args[0], generator)
 
     hooks = [module.register_forward_pre_hook(before) for module in model.modules()
-             if (isinstance(module, _BatchNorm) and module.track_running_stats) or module in wanted]
+             if (isinstance(module, _BatchNorm) and module.track_running_stats) or module in layers]
     run()
     for hook in hooks:
         hook.remove()
@@ -38,7 +38,7 @@ def calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generat
 
 def class_layers(model: nn.Module) -> set[nn.Module]:
     """Return the layers whose output channels are a head's classes."""
-    found: set[nn.Module] = set()
+    layers: set[nn.Module] = set()
     for head in model.modules():
         if not hasattr(head, 'num_classes'):
             continue
@@ -49,8 +49,8 @@ def class_layers(model: nn.Module) -> set[nn.Module]:
                 channels = module.normalized_shape[-1]
             if (channels in counts and isinstance(module, (nn.Conv2d, nn.Linear, nn.LayerNorm))
                     and name.rsplit('.', 1)[-1].startswith(CLASS_LAYERS)):
-                found.add(module)
-    return found
+                layers.add(module)
+    return layers
 
 
 def _set_statistics(norm: _BatchNorm, batch: Tensor, share: float) -> None:

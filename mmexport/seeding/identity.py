@@ -126,8 +126,8 @@ def _name(ffn: nn.Module, rows: Tensor, codes: Tensor, generator: torch.Generato
     """Set one unit for each code, active for its query only, which adds that query's random vector."""
     first, last = _linears(ffn)
     read = codes[:len(first.weight)] @ _read(rows.shape[-1], codes.shape[1])
-    own = (rows[:, :len(read)] * read).sum(-1)
-    level = float(own.median())
+    products = (rows[:, :len(read)] * read).sum(-1)
+    level = float(products.median())
     first.weight[:len(read)] = read / level * codes.shape[1] / 4
     first.bias[:len(read)] = 1 - codes.shape[1] / 4
     last.weight[:, :len(read)] = IDENTITY_SIZE * torch.randn(len(last.weight), len(read), generator=generator)

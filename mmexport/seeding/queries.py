@@ -57,11 +57,11 @@ def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: 
             classes, mixing, masks = goals
             weight = torch.cat([torch.full((layer[..., 0].numel(),), 1.0 if index == len(decoded) - 1 else early)
                                 for index, layer in enumerate(decoded)])
-            wanted = torch.cat([(classes + _changes(layer) @ mixing).flatten(0, 1) for layer in decoded])
-            _solve_into(head.cls_embed, torch.cat([layer.flatten(0, 1) for layer in decoded]), wanted, weight)
+            targets = torch.cat([(classes + _changes(layer) @ mixing).flatten(0, 1) for layer in decoded])
+            _solve_into(head.cls_embed, torch.cat([layer.flatten(0, 1) for layer in decoded]), targets, weight)
             mixing.mul_(_too_little(head.cls_embed(decoded[-1]), anonymous, varies_by))
-            wanted = torch.cat([masks.expand(len(layer), -1, -1).flatten(0, 1) for layer in hidden])
-            _solve_into(last, torch.cat([layer.flatten(0, 1) for layer in hidden]), wanted, weight)
+            targets = torch.cat([masks.expand(len(layer), -1, -1).flatten(0, 1) for layer in hidden])
+            _solve_into(last, torch.cat([layer.flatten(0, 1) for layer in hidden]), targets, weight)
 
 
 def damp_branches(head: Any) -> None:
@@ -80,13 +80,13 @@ class _backbone_once:  # noqa: N801, a context manager that reads as a phrase
         self.model, self.run = model, run
 
     def __enter__(self) -> None:
-        kept: list[Any] = []
+        features: list[Any] = []
         original = self.model.extract_feat
 
         def answer(*args: Any) -> Any:
-            if not kept:
-                kept.append(original(*args))
-            return kept[0]
+            if not features:
+                features.append(original(*args))
+            return features[0]
 
         self.model.extract_feat = answer
 
@@ -96,16 +96,16 @@ class _backbone_once:  # noqa: N801, a context manager that reads as a phrase
 
 def _record(head: Any, last: nn.Linear, run: Callable[[], Any]) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Return inputs of `cls_embed` and of the last mask layer for each decoder layer, each (N, Q, C), and the mask feature."""
-    found: dict[str, list[Tensor]] = {'cls': [], 'mask': [], 'feature': []}
-    hooks = [head.cls_embed.register_forward_pre_hook(lambda module, args: found['cls'].append(args[0])),
-             last.register_forward_pre_hook(lambda module, args: found['mask'].append(args[0])),
-             head.pixel_decoder.register_forward_hook(lambda module, args, out: found['feature'].append(out[0]))]
+    recorded: dict[str, list[Tensor]] = {'cls': [], 'mask': [], 'feature': []}
+    hooks = [head.cls_embed.register_forward_pre_hook(lambda module, args: recorded['cls'].append(args[0])),
+             last.register_forward_pre_hook(lambda module, args: recorded['mask'].append(args[0])),
+             head.pixel_decoder.register_forward_hook(lambda module, args, out: recorded['feature'].append(out[0]))]
     run()
     for hook in hooks:
         hook.remove()
-    decoded, hidden = ([layer.clone() for batch in found[key] for layer in (batch if batch.dim() == 4 else batch[None])]
+    decoded, hidden = ([layer.clone() for batch in recorded[key] for layer in (batch if batch.dim() == 4 else batch[None])]
                        for key in ('cls', 'mask'))
-    return decoded, hidden, found['feature'][-1]
+    return decoded, hidden, recorded['feature'][-1]
 
 
 def _goals(head: Any, decoded: Tensor, feature: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -117,8 +117,8 @@ def _goals(head: Any, decoded: Tensor, feature: Tensor, generator: torch.Generat
     classes = 0.5 * torch.randn(queries, channels, generator=generator)
     classes[:, -1] += 4 + 4 * torch.rand(queries, generator=generator)
     classes[active, -1] = 0
-    own = torch.arange(len(active)) * max(1, (channels - 1) // len(active)) % (channels - 1)
-    classes[active, own] += CLASS_PEAK * (0.9 + 0.2 * torch.rand(len(active), generator=generator))
+    class_of = torch.arange(len(active)) * max(1, (channels - 1) // len(active)) % (channels - 1)
+    classes[active, class_of] += CLASS_PEAK * (0.9 + 0.2 * torch.rand(len(active), generator=generator))
     mixing = torch.randn(SHAPES_OF_CHANGE, channels, generator=generator) / SHAPES_OF_CHANGE ** 0.5
     return classes, mixing, masks
 
@@ -147,9 +147,9 @@ def _too_little(logits: Tensor, every_pair: bool, varies_by: float) -> float:
     return min(max(varies_by / float(change.quantile(0.05)), 0.5), 4.0)
 
 
-def _solve_into(layer: nn.Linear, rows: Tensor, wanted: Tensor, weight: Tensor) -> None:
+def _solve_into(layer: nn.Linear, rows: Tensor, targets: Tensor, weight: Tensor) -> None:
     """Solve a weighted ridge regression with a bias, in float64."""
-    x, y, share = rows.double(), wanted.double(), (weight / weight.sum()).double()[:, None]
+    x, y, share = rows.double(), targets.double(), (weight / weight.sum()).double()[:, None]
     mean_x, mean_y = (share * x).sum(0), (share * y).sum(0)
     covariance = (x - mean_x).T @ (share * (x - mean_x))
     covariance += RIDGE * covariance.trace() / len(covariance) * torch.eye(len(covariance), dtype=covariance.dtype)

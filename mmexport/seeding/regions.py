@@ -44,8 +44,8 @@ def _nearly_exclusive(scores: Tensor) -> Tensor:
     for _ in range(60):
         margin = scores - thresholds
         above = margin > 0
-        own = F.one_hot(margin.argmax(1), count).bool() & above
-        share = own.sum(0) / above.sum(0).clamp_min(1)
+        assigned = F.one_hot(margin.argmax(1), count).bool() & above
+        share = assigned.sum(0) / above.sum(0).clamp_min(1)
         thresholds = thresholds + torch.where(share < EXCLUSIVE, 0.06, -0.03)
     return thresholds
 

@@ -33,11 +33,11 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
     yield '| format | configs | pass | fail | folders | all of the folder pass |'
     yield '| --- | --- | --- | --- | --- | --- |'
     for name in formats:
-        own = [row for row in rows if row['backend'] == name]
-        passed = sum(row['passed'] for row in own)
-        folders = {_folder(row) for row in own}
-        broken = {_folder(row) for row in own if not row['passed']}
-        yield f'| {name} | {len(own)} | {passed} | {len(own) - passed} | {len(folders)} | {len(folders - broken)} |'
+        format_rows = [row for row in rows if row['backend'] == name]
+        passed = sum(row['passed'] for row in format_rows)
+        folders = {_folder(row) for row in format_rows}
+        broken = {_folder(row) for row in format_rows if not row['passed']}
+        yield f'| {name} | {len(format_rows)} | {passed} | {len(format_rows) - passed} | {len(folders)} | {len(folders - broken)} |'
     yield ''
     several = len({row['under']['commit'] for row in rows}) > 1
     yield '| config | task | format | result | final | raw | sizes | inputs | /eager | MB |' + (' commit |' if several else '')

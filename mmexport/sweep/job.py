@@ -94,15 +94,15 @@ def _prepared(job: Job, weights: Path) -> tuple[Config, Path]:
     """
     from ..compat import check_packages
     check_packages()
-    own = weights.with_suffix('.own.pth')
-    if job.shape and not own.is_file():
+    own_size_weights = weights.with_suffix('.own.pth')
+    if job.shape and not own_size_weights.is_file():
         cfg = _config(job, job.shape)
         try:
             return cfg, _seeded(cfg, weights, job.shape)
         except EagerError:
             pass
     cfg = _config(job, None)
-    return cfg, _seeded(cfg, own if job.shape else weights, (0, 0))
+    return cfg, _seeded(cfg, own_size_weights if job.shape else weights, (0, 0))
 
 
 def _config(job: Job, shape: tuple[int, int] | None) -> Config:

@@ -56,10 +56,10 @@ class Job:
 def jobs(packages: Sequence[str], backends: Sequence[str], shape: tuple[int, int] | None = None, match: str | None = None,
          images: Sequence[str] = ()) -> list[Job]:
     """Return a job for each chosen config."""
-    found = [name for package in packages for name in configs(package, match)]
-    if not found:
+    chosen = [name for package in packages for name in configs(package, match)]
+    if not chosen:
         raise ConfigError(f'--match {match}: no config of {", ".join(packages)} has that in its name')
-    return [Job(name, tuple(backends), shape, tuple(images)) for name in found]
+    return [Job(name, tuple(backends), shape, tuple(images)) for name in chosen]
 
 
 def configs(package: str, match: str | None = None) -> list[str]:
@@ -106,11 +106,11 @@ class _Ramps(TorchFunctionMode):
 
 def _by_size(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield backbone and config, fewest parameters first, one for each backbone setup; unreadable configs come last."""
-    seen: dict[str, tuple[str, Path]] = {}
+    smallest: dict[str, tuple[str, Path]] = {}
     for path in sorted(folder.glob('*.py'), key=lambda path: (len(path.name), path.name)):
         kind, setting = _backbone(path)
-        seen.setdefault(setting, (kind, path))
-    yield from sorted(seen.values(), key=lambda found: _parameters(found[1])) if len(seen) > 1 else seen.values()
+        smallest.setdefault(setting, (kind, path))
+    yield from sorted(smallest.values(), key=lambda entry: _parameters(entry[1])) if len(smallest) > 1 else smallest.values()
 
 
 def _backbone(path: Path) -> tuple[str, str]:

@@ -31,10 +31,10 @@ class Store:
         self.base.execute('PRAGMA journal_mode=WAL')
         self.base.execute(_TABLE)
 
-    def row(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the row of the config, format, shape and images in `asked`, under these versions and this commit."""
-        found = self.base.execute('SELECT row FROM done WHERE key = ?', (_key(asked, self.under),)).fetchone()
-        return None if found is None else dict(json.loads(found[0]))
+    def row(self, criteria: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the row of the config, format, shape and images in `criteria`, under these versions and this commit."""
+        record = self.base.execute('SELECT row FROM done WHERE key = ?', (_key(criteria, self.under),)).fetchone()
+        return None if record is None else dict(json.loads(record[0]))
 
     def keep(self, row: Mapping[str, Any]) -> None:
         self.base.execute('INSERT OR REPLACE INTO done (key, config, backend, under, row) VALUES (?, ?, ?, ?, ?)',
@@ -52,9 +52,9 @@ class Store:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the newest row of each config and format, with its time (UTC), versions and commit."""
-        found = self.base.execute('SELECT row, under, at FROM done ORDER BY at, rowid')
+        records = self.base.execute('SELECT row, under, at FROM done ORDER BY at, rowid')
         newest = {(row['config'], row['backend']): {**row, 'under': json.loads(under), 'at': at}
-                  for row, under, at in ((json.loads(text), under, at) for text, under, at in found)}
+                  for row, under, at in ((json.loads(text), under, at) for text, under, at in records)}
         return list(newest.values())
 
     def close(self) -> None:
@@ -62,5 +62,5 @@ class Store:
 
 
 def _key(row: Mapping[str, Any], under: str) -> str:
-    asked = {name: row[name] for name in ('config', 'backend', 'shape', 'images')}
-    return hashlib.sha256(f'{json.dumps(asked, sort_keys=True)}{under}'.encode()).hexdigest()
+    fields = {name: row[name] for name in ('config', 'backend', 'shape', 'images')}
+    return hashlib.sha256(f'{json.dumps(fields, sort_keys=True)}{under}'.encode()).hexdigest()

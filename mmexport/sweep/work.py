@@ -43,10 +43,10 @@ def work(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) ->
 def _ended(spec: dict[str, Any], rows: list[dict[str, Any]], reason: str, started: float, limit_s: float, limit_gb: float,
            ) -> list[dict[str, Any]]:
     """Return complete rows unchanged, and the others as failed for `reason`."""
-    found = {row['backend']: row for row in rows}
+    by_format = {row['backend']: row for row in rows}
     last = dict(complete=True, passed=False, limits=[limit_s, limit_gb], seconds=round(time.perf_counter() - started, 1))
     return [row if row.get('complete') else {**row, **last, 'reason': '; '.join(filter(None, (row.get('reason'), reason)))}
-            for row in (found.get(backend, Job.from_dict(spec).row(backend)) for backend in spec['backends'])]
+            for row in (by_format.get(backend, Job.from_dict(spec).row(backend)) for backend in spec['backends'])]
 
 
 def _run(command: list[str], limit_s: float, limit_gb: float) -> int | None:

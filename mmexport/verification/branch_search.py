@@ -112,10 +112,10 @@ class BranchSearch:
 
     def check_accepted(self) -> None:
         """Raise if the user accepts a branch that the model does not have."""
-        for given in self._accepted:
-            if self.runs.note is None and not any(is_place(given, site) for site in self.sites):
+        for place in self._accepted:
+            if self.runs.note is None and not any(is_place(place, site) for site in self.sites):
                 known = ', '.join(sorted({site.place for site in self.sites})) or 'none'
-                raise ConfigError(f'--accept-branch {given} (export.verify.accept_branches) names no branch of this model; '
+                raise ConfigError(f'--accept-branch {place} (export.verify.accept_branches) names no branch of this model; '
                                   f'those that it has: {known}')
 
     @property

@@ -24,10 +24,10 @@ class FreshProcess:
         self.backend = backend
         scratch.mkdir(parents=True, exist_ok=True)
         self._said = scratch / f'{backend}.stderr'
-        with self._said.open('wb') as said:
+        with self._said.open('wb') as stderr:
             self._child = subprocess.Popen([sys.executable, str(CHECKER), '--wait-for', backend,
                                             *([str(runner)] if runner else [])], stdin=subprocess.PIPE,
-                                           stdout=subprocess.DEVNULL, stderr=said, text=True)
+                                           stdout=subprocess.DEVNULL, stderr=stderr, text=True)
 
     def run(self, arguments: Sequence[str]) -> tuple[int, str]:
         """Pass `arguments` to the checker, once for each process; return its exit code and stderr."""

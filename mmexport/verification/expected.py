@@ -131,7 +131,7 @@ def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
     Args:
         share: of the tolerance, beyond which units of continuous outputs count; decisions keep the whole one.
     """
-    specs, raw_specs = ([spec.as_dict() for spec in found] for found in (adapter.specs, adapter.raw_specs))
+    specs, raw_specs = ([spec.as_dict() for spec in level_specs] for level_specs in (adapter.specs, adapter.raw_specs))
     floors = dict(sample.floors)
     for trial in trials:
         noisy = _run(adapter, runs, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
@@ -197,13 +197,13 @@ def _run(adapter: Adapter, runs: NetworkRuns, name: str, when: str, image: Tenso
     with torch.no_grad():
         # A copy: a model that writes into its input must not change what the file is given.
         inputs = adapter.network_inputs(image.clone())
-        raw, seen = runs.watch(adapter, name, when, *inputs)
+        raw, recorded_evidence = runs.watch(adapter, name, when, *inputs)
         with recorded(runs.branches[name], *inputs) if when == 'eager' and runs.note is None else nullcontext():
             outputs = adapter.decide(raw, *inputs)
         final = adapter.outputs == 'final'
-        evidence = adapter.evidence(raw, inputs[0], seen) if final and when == 'eager' else seen
+        evidence = adapter.evidence(raw, inputs[0], recorded_evidence) if final and when == 'eager' else recorded_evidence
     return Run(_named(adapter.specs, outputs), _on_cpu(evidence), _named(adapter.raw_specs, raw) if final else {},
-               _on_cpu(seen) if final else {})
+               _on_cpu(recorded_evidence) if final else {})
 
 
 def _inputs_by_name(adapter: Adapter, image: Tensor) -> dict[str, Tensor]:

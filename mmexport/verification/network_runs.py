@@ -42,14 +42,14 @@ class NetworkRuns:
         if key not in self.seen:
             first, plain = not self.runs, _copies(inputs)
             with torch.no_grad(), Counted() if when == 'eager' else nullcontext() as counted:
-                found, run = self._recorded(adapter, inputs) if when == 'eager' else (_watched(adapter, inputs), BranchRun())
+                watched, run = self._recorded(adapter, inputs) if when == 'eager' else (_watched(adapter, inputs), BranchRun())
             if when == 'eager' and first and self.note is None:
                 # Outside of the count: what is compared is whether recording changes anything.
                 with torch.no_grad():
                     again = _watched(adapter, plain)
-                if not all(map(torch.equal, found[0], again[0])):
-                    self.note, found, run = 'the model answers otherwise while its branches are recorded', again, BranchRun()
-            self.seen[key], self.runs[key] = found, run
+                if not all(map(torch.equal, watched[0], again[0])):
+                    self.note, watched, run = 'the model answers otherwise while its branches are recorded', again, BranchRun()
+            self.seen[key], self.runs[key] = watched, run
             self.undecided[key] = counted.undecided if counted else 0
         if when == 'eager':
             self.branches[name] = self.runs[key]
@@ -70,9 +70,9 @@ class NetworkRuns:
                 with recorded(run, *inputs):
                     return _watched(adapter, inputs), run
             except Exception as exc:  # Of the recorder or of the model; where the plain run raises too, it is the model.
-                found = _watched(adapter, plain)
+                watched = _watched(adapter, plain)
                 self.note = f'{type(exc).__name__}: {last_line(exc)}'
-                return found, BranchRun()
+                return watched, BranchRun()
         return _watched(adapter, plain), BranchRun()
 
 

@@ -100,18 +100,18 @@ class ReferenceMaker:
         samples += self._decisive(plan, samples)
         search = BranchSearch(self.section, self.adapter, self.device, self.runs, self.step, self._sample_at, inputs.photographs,
                               plan.rules)
-        found = search.of_network(samples)
-        samples, plan = _settled(found, samples, plan)
+        settled = search.of_network(samples)
+        samples, plan = _settled(settled, samples, plan)
         if reason := why_not_run(self.adapter):
             search.check_accepted()
             skipped = tuple(PipelineCheck(sample.name, skipped=reason) for sample in samples)
-            return Reference(tuple(samples), plan, found.branches, skipped, self.adapter.outputs)
+            return Reference(tuple(samples), plan, settled.branches, skipped, self.adapter.outputs)
         checks, runs = self._test_steps(samples, inputs)
-        found, more = search.of_post_processing(found, samples, runs, self._check)
-        samples, plan = _settled(found, samples, plan)
+        settled, more = search.of_post_processing(settled, samples, runs, self._check)
+        samples, plan = _settled(settled, samples, plan)
         search.check_accepted()
-        compared = tuple(check for check in checks + more if check.sample not in found.given_up)
-        return Reference(tuple(samples), plan, found.branches, compared, self.adapter.outputs)
+        compared = tuple(check for check in checks + more if check.sample not in settled.given_up)
+        return Reference(tuple(samples), plan, settled.branches, compared, self.adapter.outputs)
 
     def _expect(self, images: Mapping[str, Tensor], **options: Any) -> list[Sample]:
         noises = options.pop('noises', int(self.section['verify']['noises']))
@@ -210,8 +210,8 @@ class ReferenceMaker:
         return open_axes(self.section['inputs']['dynamic'] or (), plan.rules)
 
 
-def _settled(found: Settled, samples: Sequence[Sample], plan: Plan) -> tuple[list[Sample], Plan]:
+def _settled(settled: Settled, samples: Sequence[Sample], plan: Plan) -> tuple[list[Sample], Plan]:
     """Add the inputs that turn branches, and leave out those that the ranges exclude for a branch."""
-    for name in found.given_up:
+    for name in settled.given_up:
         plan = plan.without(name, 'a size like it turns a branch that could not be checked; the ranges leave it out')
-    return [sample for sample in samples if sample.name not in found.given_up] + found.samples, plan
+    return [sample for sample in samples if sample.name not in settled.given_up] + settled.samples, plan

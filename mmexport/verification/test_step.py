@@ -82,10 +82,10 @@ def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photogr
         return PipelineCheck(sample.name, skipped='it is larger than the window that test_step slides', **facts)
     with torch.no_grad():
         if photograph is None or photograph.packed is None:
-            found, run = _recorded_test_step(adapter, image)
+            predictions, run = _recorded_test_step(adapter, image)
             if run is not None and runs is not None:
                 runs[sample.name] = run
-            return _judged(adapter, sample, _on_cpu(adapter.read(found)), tolerance, facts)
+            return _judged(adapter, sample, _on_cpu(adapter.read(predictions)), tolerance, facts)
         answers = _on_cpu(adapter.read(run_test_step(adapter, photograph.packed)))
         if not any(photograph.padding):
             return _judged(adapter, sample, answers, tolerance, facts)
@@ -110,8 +110,8 @@ def run_test_step_on(adapter: Adapter, image: Tensor) -> list[Any]:
     """Run ``test_step`` on an image that is preprocessed already."""
     ready = dict(inputs=image, data_samples=adapter.data_samples(image))
     with answering(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), drawn_alike():
-        found: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
-    return found
+        predictions: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
+    return predictions
 
 
 def _recorded_test_step(adapter: Adapter, image: Tensor) -> tuple[list[Any], Run | None]:
@@ -132,8 +132,8 @@ def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
     size = tuple(sample.metainfo['img_shape'][:2])
     sample.set_metainfo(dict(ori_shape=size, scale_factor=(1.0, 1.0)))
     with drawn_alike():
-        found: list[Any] = adapter.model.test_step(dict(inputs=[packed['inputs']], data_samples=[sample]))  # type: ignore[operator]
-    return found
+        predictions: list[Any] = adapter.model.test_step(dict(inputs=[packed['inputs']], data_samples=[sample]))  # type: ignore[operator]
+    return predictions
 
 
 def check_slid(adapter: Adapter, windows: Sample, whole: Tensor, tolerance: float = DEFAULT_TOLERANCE) -> PipelineCheck:

@@ -91,32 +91,32 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
     runner = backend_class(artifact.backend).runner_file()
     everything, answer = scratch / 'all_samples.npz', scratch / 'found.json'
     failed = first.failed_samples if first else {sample.name for sample in samples}
-    asked_again = [sample for sample in samples if sample is samples[0] or sample.name in failed]
-    write_samples(everything, asked_again, _extra(samples, tolerance))
-    asked = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer), '--trust',
+    repeated = [sample for sample in samples if sample is samples[0] or sample.name in failed]
+    write_samples(everything, repeated, _extra(samples, tolerance))
+    arguments = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer), '--trust',
              *(['--raw', str(raw)] if raw else []), '--runner', str(runner),
              *(['--kind', *(f'{name}={file}' for name, file in other_kinds().items())] if other_kinds() else [])]
     ready = started if started and started.unasked and started.backend == artifact.backend else None
     with nullcontext(ready) if ready else waiting(artifact.backend, scratch, runner) as process:
-        code, said = process.run(asked)
+        code, stderr = process.run(arguments)
     everything.unlink()
     if not answer.is_file():
         # Below zero is a signal: a crash, or the system that wants its memory back.
         problem = (f"the process that checks {artifact.file.name} {'died' if code < 0 else 'ended'} with code {code}: "
-                   f'{(said.strip() or "(no message)").splitlines()[-1][:300]}')
+                   f'{(stderr.strip() or "(no message)").splitlines()[-1][:300]}')
         row = Comparison('(all)', '(all)', EAGER, 'count', tolerance, problem=problem)
         return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}, little_change={}, classes=None,
                                                    died=code < 0))
-    found = json.loads(answer.read_text())
+    result = json.loads(answer.read_text())
     answer.unlink()
-    if first and not found['stale']:
-        names = {sample.name for sample in asked_again}
-        kept = [row.as_dict() for row in first.rows if row.sample not in names]
+    if first and not result['stale']:
+        names = {sample.name for sample in repeated}
+        earlier_rows = [row.as_dict() for row in first.rows if row.sample not in names]
         order = {sample.name: number for number, sample in enumerate(samples)}
-        rows = sorted(found['rows'] + kept, key=lambda row: order.get(row['sample'], len(order)))
+        rows = sorted(result['rows'] + earlier_rows, key=lambda row: order.get(row['sample'], len(order)))
         # Vacuity is a matter of all samples.
-        found.update(judge_samples(artifact.manifest, samples, _extra(samples, tolerance)), rows=rows)
-    return Verification(artifact.backend, found)
+        result.update(judge_samples(artifact.manifest, samples, _extra(samples, tolerance)), rows=rows)
+    return Verification(artifact.backend, result)
 
 
 def keep_samples(artifact: Artifact, samples: Sequence[Sample], tolerance: float) -> list[str]:
@@ -127,18 +127,18 @@ def keep_samples(artifact: Artifact, samples: Sequence[Sample], tolerance: float
     """
     plain = [replace(sample, patched={}, raw={}, raw_evidence={}) for sample in samples]
     pair, others = plain[:2], sorted(plain[2:], key=lambda sample: sample.nbytes)
-    kept: list[Sample] = []
+    chosen: list[Sample] = []
     room = MAX_SAMPLE_BYTES
     for group in (pair, *([sample] for sample in others)):
         needed = sum(sample.nbytes for sample in group)
         if needed <= room:
-            kept += group
+            chosen += group
             room -= needed
-    names = [sample.name for sample in samples if any(sample.name == other.name for other in kept)]
+    names = [sample.name for sample in samples if any(sample.name == other.name for other in chosen)]
     extra = _extra(samples, tolerance)
-    if kept and kept[:2] != pair:
+    if chosen and chosen[:2] != pair:
         extra['judged'] = judge_samples(artifact.manifest, samples, extra)
-    if kept:
+    if chosen:
         write_samples(artifact.folder / SAMPLES, [sample for sample in plain if sample.name in names], extra)
     return names
 

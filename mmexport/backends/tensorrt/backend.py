@@ -89,13 +89,13 @@ class TensorRT(ProgramBackend):
         return manifest
 
     def _inputs(self, torch_tensorrt: Any, program: ExportedProgram, inputs: Sequence[InputSpec]) -> list[Any]:
-        found = []
+        engine_inputs = []
         examples = program.example_inputs[0]
         traced = self.traced or [tuple(example.shape) for example in examples]
         for spec, node, example, shape in zip(inputs, input_nodes(program), examples, traced, strict=True):
             least, usual, most = shapes(shape, [spec.axes[axis] for axis in _open(node)], self.largest, spec.axes)
-            found.append(torch_tensorrt.Input(min_shape=least, opt_shape=usual, max_shape=most, dtype=example.dtype, name=spec.name))
-        return found
+            engine_inputs.append(torch_tensorrt.Input(min_shape=least, opt_shape=usual, max_shape=most, dtype=example.dtype, name=spec.name))
+        return engine_inputs
 
 
 def shapes(example: tuple[int, ...], dynamic: Sequence[str], largest: Sequence[int] | None,

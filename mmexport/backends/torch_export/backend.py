@@ -61,7 +61,7 @@ def with_limits(program: ExportedProgram, inputs: Sequence[Mapping[str, Any]]) -
             for compare, limit, words in ((operator.ge, low, 'at least'), (operator.le, high, 'at most')):
                 held = done.graph.call_function(compare, (size, int(limit)))
                 held.meta['val'] = compare(size.meta['val'], int(limit))
-                said = f'mmexport: this file was checked with a {name} of {words} {limit} only'
-                done.graph.call_function(torch.ops.aten._assert_scalar.default, (held, said)).meta['val'] = None
+                message = f'mmexport: this file was checked with a {name} of {words} {limit} only'
+                done.graph.call_function(torch.ops.aten._assert_scalar.default, (held, message)).meta['val'] = None
     done.graph_module.recompile()
     return done

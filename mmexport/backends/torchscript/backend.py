@@ -54,20 +54,20 @@ class TorchScript(Backend):
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
         with with_raw(adapter) as raw:
             inputs = inputs_for(adapter, example)
-            traced, said = self._trace(adapter, inputs)
+            traced, messages = self._trace(adapter, inputs)
         if raw:
             self._write(traced, raw_folder(folder), raw_manifest(manifest, raw))
             traced, _ = self._trace(First(traced, len(adapter.specs)), inputs)
-        return self._write(traced, folder, manifest, tracer_warnings=said)
+        return self._write(traced, folder, manifest, tracer_warnings=messages)
 
     def _write(self, traced: Any, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         frozen, steps = self._freeze(traced)
         steps.update(facts)
         # The first of them is the module itself.
         steps['device_literals_mended'] = follow_input_device(frozen.graph, list(frozen.graph.inputs())[1])
-        left = device_literals(frozen.graph)
-        if left:
-            raise LoweringError(f'the graph still names devices: {", ".join(sorted(set(left)))}')
+        remaining = device_literals(frozen.graph)
+        if remaining:
+            raise LoweringError(f'the graph still names devices: {", ".join(sorted(set(remaining)))}')
         steps.update(device_literals=0, dtype_literals=dtype_literals(frozen.graph))
         manifest = self.signed(manifest, steps)
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,8 +95,8 @@ class TorchScript(Backend):
     def _trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, list[str]]:
         """Return the traced module, and warnings about the user's code."""
         try:
-            with torch.no_grad(), tracer_warnings() as said:
-                return torch.jit.trace(module, inputs, check_trace=False), said
+            with torch.no_grad(), tracer_warnings() as messages:
+                return torch.jit.trace(module, inputs, check_trace=False), messages
         except MMExportError:
             raise
         except Exception as exc:
@@ -117,9 +117,9 @@ class TorchScript(Backend):
         """Read the file back and raise if it has a device literal."""
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')
-            left = device_literals(torch.jit.load(str(path), map_location='cpu').inlined_graph)
-        if left:
-            raise LoweringError(f'{path.name} names devices after saving: {", ".join(sorted(set(left)))}')
+            remaining = device_literals(torch.jit.load(str(path), map_location='cpu').inlined_graph)
+        if remaining:
+            raise LoweringError(f'{path.name} names devices after saving: {", ".join(sorted(set(remaining)))}')
 
 
 class First(nn.Module):

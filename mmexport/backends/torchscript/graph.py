@@ -48,10 +48,10 @@ def follow_input_device(graph: Any, image: Any) -> int:
 
 def device_of(graph: Any, image: Any) -> Any:
     """Insert at the top of `graph` a value that is the device of `image` on every call."""
-    asked = graph.create('prim::device', [image])
-    asked.output().setType(torch._C.DeviceObjType.get())
-    graph.prependNode(asked)
-    return asked.output()
+    device_node = graph.create('prim::device', [image])
+    device_node.output().setType(torch._C.DeviceObjType.get())
+    graph.prependNode(device_node)
+    return device_node.output()
 
 
 def is_device_literal(node: Any) -> bool:
@@ -72,8 +72,8 @@ def argument(node: Any, name: str) -> int | None:
 def source_lines(node: Any) -> list[tuple[str, int]]:
     """Return file and line of the code that a node was traced from, innermost first, without torch's own."""
     lines = [(one or two, int(three or four)) for one, three, two, four in _LINES.findall(node.sourceRange())]
-    own = [line for line in lines if not line[0].startswith('code/__torch__') and '/torch/' not in line[0]]
-    return own or lines
+    model_lines = [line for line in lines if not line[0].startswith('code/__torch__') and '/torch/' not in line[0]]
+    return model_lines or lines
 
 
 def dtype_literals(graph: Any) -> list[dict[str, Any]]:
@@ -81,12 +81,12 @@ def dtype_literals(graph: Any) -> list[dict[str, Any]]:
 
     The weights of a frozen file are constants too: ``half()`` converts none of them, wherever the literals are.
     """
-    found: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
     for node in nodes(graph):
         at = argument(node, 'dtype')
         value = list(node.inputs())[at] if at is not None else None
         named = value.toIValue() if value is not None and value.node().kind() == 'prim::Constant' else None
         if named in FLOATS:
             file, line = (source_lines(node) or [('', 0)])[0]
-            found[node.kind(), FLOATS[named], f'{"/".join(file.split("/")[-2:])}:{line}'] += 1
-    return [dict(op=op, dtype=dtype, at=at, times=times) for (op, dtype, at), times in found.items()]
+            counts[node.kind(), FLOATS[named], f'{"/".join(file.split("/")[-2:])}:{line}'] += 1
+    return [dict(op=op, dtype=dtype, at=at, times=times) for (op, dtype, at), times in counts.items()]

@@ -26,20 +26,20 @@ def tracer_warnings() -> Iterator[list[str]]:
     Lines of installed packages were read by the authors of the patches. A line of the user's belongs in the report, also where the warning
     itself names a file of numpy: ``np.prod(x.shape)``.
     """
-    said: list[str] = []
+    messages: list[str] = []
 
     def hear(message: Any, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
         frame = _asking(sys._getframe(1))
         # The tracer's own are told by who asked; any other counts where it names the user's file itself.
         if frame is not None and (issubclass(category, torch.jit.TracerWarning) or filename == frame.f_code.co_filename):
             line = f"{frame.f_code.co_filename}:{frame.f_lineno}: {str(message).split('. ')[0]}"
-            if line not in said:
-                said.append(line)
+            if line not in messages:
+                messages.append(line)
 
     with warnings.catch_warnings():
         warnings.simplefilter('always')
         warnings.showwarning = hear  # type: ignore[assignment]
-        yield said
+        yield messages
 
 
 def _asking(frame: FrameType | None) -> FrameType | None:

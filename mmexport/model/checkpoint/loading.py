@@ -42,25 +42,25 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
         CheckpointError: weights that inference reads are missing or have another shape (a classifier of another number of classes is
             two keys of hundreds, and leaves the model with random ones), or 1% of all keys; and `allow_partial` is off.
     """
-    own = model.state_dict()
+    model_state = model.state_dict()
     # torch writes num_batches_tracked only since 1.0 and inference never reads it.
-    wanted = {key for key in own if not key.endswith('num_batches_tracked')}
-    misshaped = tuple(f'{key}: {tuple(state.tensors[key].shape)} in the file, {tuple(own[key].shape)} in the model'
-                      for key in sorted(own) if key in state.tensors and state.tensors[key].shape != own[key].shape)
-    missing = tuple(sorted(wanted - state.tensors.keys()))
-    unexpected = tuple(sorted(state.tensors.keys() - own.keys()))
-    report = LoadReport(state.source, len(wanted), missing, unexpected, misshaped)
+    expected_keys = {key for key in model_state if not key.endswith('num_batches_tracked')}
+    misshaped = tuple(f'{key}: {tuple(state.tensors[key].shape)} in the file, {tuple(model_state[key].shape)} in the model'
+                      for key in sorted(model_state) if key in state.tensors and state.tensors[key].shape != model_state[key].shape)
+    missing = tuple(sorted(expected_keys - state.tensors.keys()))
+    unexpected = tuple(sorted(state.tensors.keys() - model_state.keys()))
+    report = LoadReport(state.source, len(expected_keys), missing, unexpected, misshaped)
     lost = len(missing) + len(misshaped)
     buffers = _computed(model, {line.split(':')[0] for line in missing + misshaped}, rebuild)
     needed = tuple(line for line in missing + misshaped if _is_read(line.split(':')[0], buffers))
-    if (needed or lost > MAX_MISSING * len(wanted)) and not allow_partial:
+    if (needed or lost > MAX_MISSING * len(expected_keys)) and not allow_partial:
         first = (needed or missing)[0]
         raise CheckpointError(
-            f'{name} has {len(wanted) - lost} of {len(wanted)} keys of {type(model).__name__} ({len(missing)} missing, '
+            f'{name} has {len(expected_keys) - lost} of {len(expected_keys)} keys of {type(model).__name__} ({len(missing)} missing, '
             f'{len(misshaped)} of another shape, {len(unexpected)} unexpected); is it for another config? First: {first}. '
-            + ('Nothing of it can be loaded' if lost == len(wanted) else 'To load it all the same: --allow-partial'))
+            + ('Nothing of it can be loaded' if lost == len(expected_keys) else 'To load it all the same: --allow-partial'))
     model.load_state_dict({key: value for key, value in state.tensors.items()
-                           if key in own and value.shape == own[key].shape}, strict=False)
+                           if key in model_state and value.shape == model_state[key].shape}, strict=False)
     return report
 
 
@@ -69,15 +69,15 @@ def _computed(model: nn.Module, keys: set[str], rebuild: Callable[[], nn.Module]
 
     A buffer of one value throughout is taken for a place that training fills.
     """
-    held = {key: buffer for key, buffer in model.named_buffers() if key in keys}
-    whole = {key for key, buffer in held.items() if not buffer.is_floating_point()}
-    tables = {key for key, buffer in held.items() if key not in whole and buffer.unique().numel() > 1}
+    buffers = {key: buffer for key, buffer in model.named_buffers() if key in keys}
+    whole = {key for key, buffer in buffers.items() if not buffer.is_floating_point()}
+    tables = {key for key, buffer in buffers.items() if key not in whole and buffer.unique().numel() > 1}
     if not tables or rebuild is None:
         return whole
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(54321)
         other = dict(rebuild().named_buffers())
-    return whole | {key for key in tables if key in other and torch.equal(other[key], held[key].to(other[key]))}
+    return whole | {key for key in tables if key in other and torch.equal(other[key], buffers[key].to(other[key]))}
 
 
 def _is_read(key: str, computed: set[str]) -> bool:

@@ -120,9 +120,9 @@ def corners(x: Tensor, y: Tensor, height: Any, width: Any) -> list[tuple[Tensor,
 def _neighbours(place: Tensor, size: Any) -> list[tuple[Tensor, Tensor]]:
     before = place.floor()
     fraction = place - before
-    found = []
+    neighbours = []
     for cell, share in ((before, 1 - fraction), (before + 1, fraction)):
         inside = (cell >= 0) & (cell < size)
         # Clamped while still float: an offset beyond the integers' range must not wrap around.
-        found.append((cell.clamp(0, size - 1).long(), share * inside))
-    return found
+        neighbours.append((cell.clamp(0, size - 1).long(), share * inside))
+    return neighbours

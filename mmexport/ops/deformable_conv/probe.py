@@ -22,6 +22,6 @@ class ConvProbe(nn.Module):
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         weight: Any = self.weight
         spread: Any = self.spread
-        found = F.conv2d(F.avg_pool2d(image, 2), spread)
+        offsets = F.conv2d(F.avg_pool2d(image, 2), spread)
         x = torch.cat([image, image.roll(1, 1)[:, :1]], dim=1)
-        return (deform_conv2d(x, found[:, :36], weight, None, found[:, 36:].sigmoid(), (2, 2), (1, 1), (1, 1), 1, 2),)
+        return (deform_conv2d(x, offsets[:, :36], weight, None, offsets[:, 36:].sigmoid(), (2, 2), (1, 1), (1, 1), 1, 2),)
