@@ -84,7 +84,7 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     others, started = Others(), time.perf_counter()
     report, = exporter.run()
     total, busy = time.perf_counter() - started - exporter.plain_s, others.load()
-    found = report.checks[0].found or {}
+    found = report.checks[0].result or {}
     running = sum(seconds for step, seconds in report.seconds.items() if step.startswith('Running'))
     # The calls that the checker times, its last call of the last sample, and its last look at the first.
     timed = found['p50_s'] * (min(CALLS, math.ceil(ENOUGH / found['p50_s'])) + 1) + found['last_s']

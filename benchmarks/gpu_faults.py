@@ -60,8 +60,8 @@ def project(code: str) -> Iterator[tuple[Any, Tensor, Path]]:
 
 
 def _fault(adapter: Any, image: Tensor, folder: Path, device: torch.device) -> dict[str, Any]:
-    from mmexport.device import audit_model, mended
-    from mmexport.device.fix import mendable
+    from mmexport.device import audit_model, devices_fixed
+    from mmexport.device.fix import fixable
     audit = audit_model(adapter, lambda: adapter(image), 'cuda', (image,), adapter.model)
     row: dict[str, Any] = dict(kinds=[finding.kind for finding in audit.findings])
     foretold = any(kind == 'dtype' or device.type == 'cuda' for kind in row['kinds'])
@@ -72,8 +72,8 @@ def _fault(adapter: Any, image: Tensor, folder: Path, device: torch.device) -> d
     adapter.to(device)
     row['eager'] = _attempt(adapter, image.to(device))
     passed = (row['eager'] != 'ran') == foretold
-    if len(mendable(audit.findings)) == len(audit.findings):
-        with mended(adapter.model, audit, device):
+    if len(fixable(audit.findings)) == len(audit.findings):
+        with devices_fixed(adapter.model, audit, device):
             row['eager, mended'] = _attempt(adapter, image.to(device), wanted)
         passed &= row['eager, mended'] == 'ran' and row['artifact']['passed']
     return dict(passed=bool(passed and audit.findings), **row)

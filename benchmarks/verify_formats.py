@@ -71,7 +71,7 @@ def run(name: str, outputs: str, formats: list[str]) -> list[dict[str, Any]]:
         report, = Exporter(tiny(name, outputs=outputs, backends=formats), work_dir=folder, model=seeded(name)).run()
         rows = [dict(format=form, result=reason[:300]) for form, reason in report.failures.items()]
         for artifact, check in zip(report.artifacts, report.checks, strict=True):
-            assert check.found
+            assert check.result
             errors = [row.max_rel for row in check.rows if row.stage == 'artifact vs eager' and row.max_rel is not None]
             rows.append(dict(format=artifact.backend, result=check.reason or 'pass', worst=max(errors, default=None),
                              bytes=artifact.manifest['bytes'], over_eager=check.over_eager))

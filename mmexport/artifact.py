@@ -20,7 +20,7 @@ SAMPLES = 'samples.npz'
 REPORT = 'report.json'
 OURS = (MANIFEST, SAMPLES, REPORT)
 # Names of our own only: a work dir may be anybody's folder.
-WORKSHOP, ASIDE = '.mmexport-tmp-', '.mmexport-old-'
+STAGING, ASIDE = '.mmexport-tmp-', '.mmexport-old-'
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def staging_dir(work_dir: Path) -> Iterator[Path]:
     """Create a temporary folder beside the results, on the same file system; remove it, and those of killed runs."""
     work_dir.mkdir(parents=True, exist_ok=True)
     _tidy(work_dir)
-    folder = Path(tempfile.mkdtemp(prefix=WORKSHOP, suffix=f'-{os.getpid()}', dir=work_dir))
+    folder = Path(tempfile.mkdtemp(prefix=STAGING, suffix=f'-{os.getpid()}', dir=work_dir))
     try:
         yield folder
     finally:
@@ -95,7 +95,7 @@ def staging_dir(work_dir: Path) -> Iterator[Path]:
 
 def _tidy(work_dir: Path) -> None:
     """Remove the folders of killed runs, and restore a result that one had moved aside."""
-    for leftover in work_dir.glob(f'{WORKSHOP}*'):
+    for leftover in work_dir.glob(f'{STAGING}*'):
         if not _alive(leftover.name):
             shutil.rmtree(leftover, ignore_errors=True)
     for aside in work_dir.glob(f'{ASIDE}*'):

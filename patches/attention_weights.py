@@ -7,7 +7,7 @@ from typing import Any
 
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
-from mmexport.utils.override import answering
+from mmexport.utils.override import override
 
 
 @PATCHES.register_module()
@@ -27,6 +27,6 @@ class AttentionWeights(Patch):
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
-            with answering(module.attn, 'forward', partial(module.attn.forward, need_weights=False)):
+            with override(module.attn, 'forward', partial(module.attn.forward, need_weights=False)):
                 return original(module, *args, **kwargs)
         return forward

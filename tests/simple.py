@@ -41,7 +41,7 @@ class Simple:
     def network_inputs(self, picture: Tensor) -> tuple[Tensor, ...]:
         return (self.preprocess(picture),)
 
-    def watch(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    def run_with_evidence(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         self.runs.append(image.clone())
         logits = torch.einsum('kc,nchw->nkhw', self.model.weight, image)
         return (self.change(image, logits),), {'seen': image.mean(dim=1)}

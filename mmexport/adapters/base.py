@@ -163,12 +163,14 @@ class Adapter(nn.Module):
         """Return the outputs of `specs`, computed from the raw ones."""
         return raw if self.outputs == 'raw' else self.final(raw, *inputs)
 
-    def watch(self, *inputs: Any, **_: Any) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    def run_with_evidence(self, *inputs: Any, **_: Any) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         """Run the network eagerly; return `raw` and the evidence that only shows while it runs (PointRend's choice of points)."""
         return self.raw(*inputs), {}
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return what the checker needs to judge differences in ``final`` outputs: margins, thresholds, and what `watch` recorded."""
+        """Return what the checker needs to judge differences in ``final`` outputs: margins, thresholds, and what was `recorded`
+        by `run_with_evidence`.
+        """
         return recorded
 
     @property
@@ -181,7 +183,7 @@ class Adapter(nn.Module):
         return frozenset()
 
     def aim(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
-        """Choose targets for the classes of `target_classes` from `raw`, and return the objective that leads there; see `inputs.decisive`."""
+        """Choose targets for `target_classes` from `raw`, and return the objective that leads there; see `inputs.decisive`."""
         raise NotImplementedError
 
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from ..registry import ADAPTERS
-from ..utils.override import answering
+from ..utils.override import override
 from .segmentation import image_metas
 from .semantic_masks import SemanticMasks
 
@@ -33,7 +33,7 @@ class OpenVocabulary(SemanticMasks):
             getattr(model, 'decode_head', None), 'rec_with_attnbias')
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
-        with answering(self.model.text_encoder, 'forward', lambda: self.words), \
-                answering(self.head, 'predict_by_feat', lambda logits, metas: logits):
+        with override(self.model.text_encoder, 'forward', lambda: self.words), \
+                override(self.head, 'predict_by_feat', lambda logits, metas: logits):
             masks, classes = self.model.encode_decode(image, image_metas(image))  # type: ignore[operator]
         return classes, masks

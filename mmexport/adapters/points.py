@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..utils.override import answering
+from ..utils.override import override
 from .evidence import LOGIT_TOLERANCE
 
 Choice = tuple[Tensor, int, float]
@@ -33,7 +33,7 @@ def recorded_points(head: Any) -> Iterator[list[Choice]]:
         choices.append((uncertainty_func(seg_logits)[:, 0], int(cfg.subdivision_num_points), float(seg_logits.abs().max())))
         return original(seg_logits, uncertainty_func, cfg)
 
-    with answering(head, 'get_points_test', noting):
+    with override(head, 'get_points_test', noting):
         yield choices
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..checker.continuous import competing_scale
 from ..registry import ADAPTERS
-from ..utils.override import answering
+from ..utils.override import override
 from .base import Adapter, OutputSpec
 from .objectives import Objective, block_target, labels_decided, semantic_objective, two_sided
 from .points import mixed_from, points_at_the_edge, recorded_points
@@ -104,10 +104,10 @@ class Segmentation(Adapter):
         return [SegDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image)]
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
-        with answering(self.head, 'predict_by_feat', lambda logits, *args, **kwargs: logits):
+        with override(self.head, 'predict_by_feat', lambda logits, *args, **kwargs: logits):
             return (self.model.encode_decode(image, image_metas(image)),)  # type: ignore[operator]
 
-    def watch(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    def run_with_evidence(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         with recorded_points(self.head) as choices:
             raw = self.raw(image)
         return raw, {'exempt': points_at_the_edge(choices)} if choices else {}

@@ -27,7 +27,7 @@ class Backend:
     packages: ClassVar[tuple[str, ...]] = ()
     # Source code for an upstream issue: what lowers a `Part`, and the form halfway, which can be run. `{exported}` is a program of it.
     repro: ClassVar[str] = '{exported}\n'
-    repro_halfway: ClassVar[str] = '{exported}.module()'
+    repro_intermediate: ClassVar[str] = '{exported}.module()'
     # Whether it runs the model once and writes down what happened; a tracer warns of what it turns into a number.
     traces: ClassVar[bool] = False
 
@@ -64,7 +64,7 @@ class Backend:
         """
         raise NotImplementedError
 
-    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
+    def intermediate(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
         """Return the form between model and file, to find the faulty step: its name, and a callable."""
         raise NotImplementedError
 

@@ -60,7 +60,7 @@ class Branches:
     def lines(self) -> Iterator[str]:
         """Yield what the terminal shows: branches that were decided once, and what the user accepted."""
         for site in self.never:
-            if site.own:
+            if site.in_user_code:
                 also = ' (or a part of it)' if site in self.turned else ''
                 yield f'one answer at all {self.sizes} sizes tried: {site.place}: {site.text}{also}'
         for site in self.once:
@@ -86,7 +86,7 @@ def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None
         note: how sizes were looked at, where it is not as usual.
         avoided: those of which such a size lies outside the ranges.
     """
-    keys = {key for run in log.runs.values() for key in run.seen if log.judges(key[0])}
+    keys = {key for run in log.runs.values() for key in run.conditions if log.judges(key[0])}
     left, once = log.open_keys('size'), log.open_keys('value')
     escaped = escaped_sites(log.runs.values(), log.judges)
     turned = _sites([key for key in keys if len(log.answers(key)) > 1])
@@ -106,13 +106,13 @@ def escaped_sites(runs: Iterable[Run], judges: Callable[[Site], bool]) -> set[Si
     for run in runs:
         for site, operands in run.escaped.items():
             numbers.setdefault(site, set()).update(operands)
-    return {site for site, operands in numbers.items() if len(operands) > 1 and site.own and judges(site)}
+    return {site for site, operands in numbers.items() if len(operands) > 1 and site.in_user_code and judges(site)}
 
 
 def _by_input(log: BranchLog) -> dict[str, tuple[Site, ...]]:
     """Return by input the conditions that it answers otherwise than the traced input, which is the first of `log`, does."""
-    traced = next(iter(log.runs.values()), Run()).seen
-    return {name: _sites([key for key, (answer, _) in run.seen.items() if key in traced and traced[key][0] != answer
+    traced = next(iter(log.runs.values()), Run()).conditions
+    return {name: _sites([key for key, (answer, _) in run.conditions.items() if key in traced and traced[key][0] != answer
                           and log.judges(key[0])])
             for name, run in log.runs.items()}
 

@@ -46,7 +46,7 @@ def where_equal(log: BranchLog, key: Key, step: Sequence[int], most: int) -> Sha
             while abs(one[axis] - two[axis]) > step[axis] and most:
                 middle, most = (one[axis] + two[axis]) // 2 // step[axis] * step[axis], most - 1
                 shape = along(one, axis, middle)
-                if middle in (one[axis], two[axis]) or key not in log.sweep(shape).seen:
+                if middle in (one[axis], two[axis]) or key not in log.sweep(shape).conditions:
                     break
                 if log.margin(key, shape) == 0:
                     return shape if log.turns(key, shape) else None
@@ -69,7 +69,7 @@ def where_crossing(log: BranchLog, key: Key, low: Sequence[int], high: Sequence[
             two = along(one, axis, side)
             if log.turns(key, two):
                 return two
-            if key in log.sweep(two).seen and not log.sweep(two).error and log.margin(key, one) != log.margin(key, two):
+            if key in log.sweep(two).conditions and not log.sweep(two).error and log.margin(key, one) != log.margin(key, two):
                 crossing = _secant(log, key, one, two, axis, low, high, step)
                 if crossing is not None:
                     return crossing
@@ -89,7 +89,8 @@ def _secant(log: BranchLog, key: Key, one: Shape, two: Shape, axis: int, low: Se
         for shape in tried:
             if log.turns(key, shape):
                 return shape
-        reached = [shape for shape in tried if shape not in (one, two) and key in log.sweep(shape).seen and not log.sweep(shape).error]
+        runs = {shape: log.sweep(shape) for shape in tried if shape not in (one, two)}
+        reached = [shape for shape, run in runs.items() if key in run.conditions and not run.error]
         if not reached:
             return None
         one, two = min(reached, key=lambda shape: abs(log.margin(key, shape))), one

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from .tables import keys_looked_up
 
-KEPT = 'kept'  # Not a question: a rounding that goes on recording.
 ESCAPED = 'escaped'  # A number was asked for itself: what is decided from it is not seen.
 # With the separator: torchvision is not torch.
 TORCH = str(Path(torch.__file__).parent) + os.sep
@@ -61,7 +60,6 @@ def _two(operate: Callable[[Any, Any], Any], swapped: bool) -> Callable[[Any, An
 
 def _one(operate: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any) -> Any:
-        note(sys._getframe(1), KEPT, None, (), self.picture)
         return wrap(operate(plain(self), *args), self.picture)
     return method
 
@@ -146,7 +144,8 @@ class _Int(int, metaclass=_Like):
         if not isinstance(number, (RecInt, RecFloat)):
             return int(number, *args, **kwargs)
         whole = int(plain(number))
-        note(sys._getframe(1), 'int' if number.picture else KEPT, whole, (whole, 0), number.picture)
+        if number.picture:
+            note(sys._getframe(1), 'int', whole, (whole, 0), True)
         return wrap(whole, number.picture)
 
 
@@ -155,7 +154,6 @@ class _Float(float, metaclass=_Like):
         number = _scalar(number)
         if not isinstance(number, (RecInt, RecFloat)):
             return float(number)
-        note(sys._getframe(1), KEPT, None, (), number.picture)
         return wrap(float(plain(number)), number.picture)
 
 

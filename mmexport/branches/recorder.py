@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from .hollow import Hollow, flat
 from .numbers import ESCAPED, TORCH, note, recording, wrap
 from .profile import size_products_noted
-from .run import Key, Run, Seen
+from .run import Answer, Key, Run
+from .shapes_only import ShapesOnly, flat
 
 _T: Any = Tensor
 _SHAPES = {_T.shape.__get__, _T.size, _T.numel, _T.nelement, torch.numel, _T.stride, _T.nbytes.__get__}
@@ -136,11 +136,11 @@ def recorded(run: Run, image: Tensor, *others: Tensor) -> Iterator[None]:
     for tensor in (image, *others):
         tensor._picture = run  # type: ignore[attr-defined]
     # A profile function doubles the time of Python. A run without values looks for sizes only, at which the model then runs on a picture.
-    with recording(run), _Mode(run), Hollow() if image.is_meta else size_products_noted():
+    with recording(run), _Mode(run), ShapesOnly() if image.is_meta else size_products_noted():
         yield
 
 
-def record_sizes(model: Callable[[Tensor], Any], shape: Sequence[int], answers: dict[Key, Seen]) -> Run:
+def record_sizes(model: Callable[[Tensor], Any], shape: Sequence[int], answers: dict[Key, Answer]) -> Run:
     """Run `model` on an image of `shape` without values: what it decides by sizes, in the time of a few kernels' shapes.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from .numbers import ESCAPED, KEPT, TORCH
+from .numbers import ESCAPED, TORCH
 from .places import inside_try, place_of
 
 OURS = str(Path(__file__).parents[1]) + os.sep
@@ -30,7 +30,7 @@ class Site:
         return f'{"/".join(Path(self.file).parts[-3:])}:{self.line}'
 
     @property
-    def own(self) -> bool:
+    def in_user_code(self) -> bool:
         """Return whether it is the user's code, not that of an installed package."""
         return 'site-packages' not in self.file
 
@@ -44,7 +44,7 @@ class Site:
 
 
 Key = tuple[Site, int, int]  # Where it is, by which calls of which modules it was reached, the how manyth time.
-Seen = tuple[Any, tuple[Any, ...]]  # The answer, and the operands.
+Answer = tuple[Any, tuple[Any, ...]]  # The answer, and the operands.
 
 
 @cache
@@ -84,26 +84,22 @@ class Run:
 
     Attributes:
         answers: what value branches shall answer where there are no values.
-        seen: answers and operands of the conditions that were asked.
+        conditions: answers and operands of those that were asked.
         escaped: where a size or a value went to code that is not followed, with the numbers that went there.
     """
 
-    answers: dict[Key, Seen] = field(default_factory=dict)
-    seen: dict[Key, Seen] = field(default_factory=dict)
+    answers: dict[Key, Answer] = field(default_factory=dict)
+    conditions: dict[Key, Answer] = field(default_factory=dict)
     count: dict[tuple[Site, int], int] = field(default_factory=dict)
-    kept: set[tuple[str, int]] = field(default_factory=set)
     escaped: dict[Site, set[Any]] = field(default_factory=dict)
     error: str = ''
 
     def __call__(self, frame: FrameType, what: str, answer: Any, operands: tuple[Any, ...], picture: bool) -> None:
-        if what == KEPT:
-            self.kept.add((frame.f_code.co_filename, frame.f_lineno))
-            return
         key = self.key(frame, picture)
         if key is not None and what == ESCAPED:
             self.escaped.setdefault(key[0], set()).add(operands[0])
         elif key is not None:
-            self.seen[key] = answer, operands
+            self.conditions[key] = answer, operands
 
     def key(self, frame: FrameType, picture: bool, count: bool = True) -> Key | None:
         """Return the key of the condition that `frame` is at; None for one that cannot go wrong silently.
@@ -116,7 +112,6 @@ class Run:
         place = place_of(frame.f_code, frame.f_lasti)
         if place is None and _may_be_caught(frame.f_back):
             place = place_of(frame.f_code, frame.f_lasti, caught=True)
-        self.kept.add((frame.f_code.co_filename, frame.f_lineno))
         if place is None:
             return None
         site = Site(frame.f_code.co_filename, *place, 'value' if picture else 'size')

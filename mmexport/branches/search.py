@@ -47,7 +47,7 @@ class BranchLog:
     scene: Callable[[Shape, int], Tensor] | None = None
     why_pictures: str | None = None
     judges: Callable[[Site], bool] = lambda site: True
-    _hollow: bool | None = None
+    _without_values_works: bool | None = None
 
     def refuse(self, shape: Shape) -> None:
         """Note that eager does not take `shape`, so that nothing turns there."""
@@ -57,18 +57,19 @@ class BranchLog:
     def sweep(self, shape: Shape) -> Run:
         """Return what is decided at `shape`, running the model where it was not run yet: without values if it can run so."""
         if shape not in self.swept:
-            self.swept[shape] = self._on_picture(shape) if not self._runs_hollow() else self._without_values(shape)
+            self.swept[shape] = self._on_picture(shape) if not self._runs_without_values() else self._without_values(shape)
         return self.swept[shape]
 
-    def _runs_hollow(self) -> bool:
+    def _runs_without_values(self) -> bool:
         """Return whether the model runs without values at a size that it is known to take."""
-        if self._hollow is None:
+        if self._without_values_works is None:
             error = self._without_values(min(self.shapes.values(), key=area)).error
-            self._hollow, self.why_pictures = not error, error or None
-        return self._hollow
+            self._without_values_works, self.why_pictures = not error, error or None
+        return self._without_values_works
 
     def _without_values(self, shape: Shape) -> Run:
-        value_answers = {key: answer for run in self.runs.values() for key, answer in {**run.answers, **run.seen}.items() if key[0].kind == 'value'}
+        value_answers = {key: answer for run in self.runs.values() for key, answer in {**run.answers, **run.conditions}.items()
+                         if key[0].kind == 'value'}
         return record_sizes(self.model, (shape[0], self.channels, *shape[1:]), value_answers)
 
     def _on_picture(self, shape: Shape) -> Run:
@@ -79,19 +80,19 @@ class BranchLog:
 
     @property
     def sites(self) -> set[Site]:
-        return {key[0] for run in (*self.runs.values(), *self.swept.values()) for key in run.seen if self.judges(key[0])}
+        return {key[0] for run in (*self.runs.values(), *self.swept.values()) for key in run.conditions if self.judges(key[0])}
 
     def answers(self, key: Key) -> set[Any]:
         """Return the answers of `key` over all verified inputs."""
-        return {run.seen[key][0] for run in self.runs.values() if key in run.seen}
+        return {run.conditions[key][0] for run in self.runs.values() if key in run.conditions}
 
     def met(self, key: Key) -> list[Shape]:
         """Return the sizes at which `key` was asked, smallest first; the corners of the ranges are among the verified."""
-        return sorted((shape for shape, run in self._by_shape().items() if not run.error and key in run.seen), key=area)
+        return sorted((shape for shape, run in self._by_shape().items() if not run.error and key in run.conditions), key=area)
 
     def margin(self, key: Key, shape: Shape) -> float:
         """Return by how much the first operand of `key` is larger than the second at `shape`."""
-        one, other = (self._by_shape().get(shape) or self.sweep(shape)).seen[key][1][:2]
+        one, other = (self._by_shape().get(shape) or self.sweep(shape)).conditions[key][1][:2]
         return float(one - other)
 
     def _by_shape(self) -> dict[Shape, Run]:
@@ -104,7 +105,7 @@ class BranchLog:
         every axis that varies.
         """
         runs = [*self.runs.values(), *self.swept.values()]
-        if key[0].kind == 'value' or len({run.seen[key][1] for run in runs if key in run.seen}) > 1:
+        if key[0].kind == 'value' or len({run.conditions[key][1] for run in runs if key in run.conditions}) > 1:
             return True
         met = self.met(key)
         return any(len({shape[axis] for shape in self.shapes.values()}) > 1 and len({shape[axis] for shape in met}) == 1
@@ -112,8 +113,8 @@ class BranchLog:
 
     def open_keys(self, kind: str) -> set[Key]:
         """Return the conditions of `kind` with one answer over all verified inputs though they depend on the input."""
-        keys = {key for run in self.runs.values() for key in run.seen}
-        unmet = {key for run in self.swept.values() if not run.error for key in run.seen} - keys
+        keys = {key for run in self.runs.values() for key in run.conditions}
+        unmet = {key for run in self.swept.values() if not run.error for key in run.conditions} - keys
         return {key for key in keys | unmet if key[0].kind == kind and self.judges(key[0]) and not self.is_accepted(key[0])
                 and (key in unmet or len(self.answers(key)) == 1 and self.varies(key))}
 
@@ -123,7 +124,7 @@ class BranchLog:
     def turns(self, key: Key, shape: Shape) -> bool:
         """Return whether `key` is answered at `shape` as at no verified input."""
         run = self.sweep(shape)
-        return not run.error and key in run.seen and run.seen[key][0] not in self.answers(key)
+        return not run.error and key in run.conditions and run.conditions[key][0] not in self.answers(key)
 
 
 def is_place(place: str, site: Site) -> bool:
@@ -143,7 +144,7 @@ def search_sizes(log: BranchLog, ranges: Ranges, multiple: int, most: int = 40) 
     start = min(log.shapes.values(), key=area)
     step = (1, multiple, multiple)
     # Code of the user's is looked at closely; that of installed packages has been exported before.
-    for candidate in candidates(low, high, start, step, closely=any(site.own for site in log.sites)):
+    for candidate in candidates(low, high, start, step, closely=any(site.in_user_code for site in log.sites)):
         log.sweep(candidate)
     turning: dict[Key, Shape] = {}
     # Modules in a loop ask the same questions: what was looked for once without result is not looked for again.
@@ -162,7 +163,7 @@ def search_sizes(log: BranchLog, ranges: Ranges, multiple: int, most: int = 40) 
                 question = key[0], tuple((one, log.margin(key, one)) for one in (*met[:1], *met[-1:]))
                 if question not in fruitless and len(log.swept) < SWEEPS:
                     shape = where_equal(log, key, step, most)
-                    if shape is None and key[0].own:
+                    if shape is None and key[0].in_user_code:
                         shape = where_crossing(log, key, low, high, step) or where_periodic(log, key, low, high, step)
                     if shape is None:
                         fruitless.add(question)

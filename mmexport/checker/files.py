@@ -33,8 +33,8 @@ def stale(folder: Path, manifest: Mapping[str, Any], samples: str | None = None)
             return f'{file} is missing'
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         if digest != expected_digest:
-            return (f'{file.name} is not the file of this manifest (sha256 {digest[:12]}..., the manifest says {str(expected_digest)[:12]}...): it '
-                    'was replaced or cut short; export again')
+            return (f'{file.name} is not the file of this manifest (sha256 {digest[:12]}..., the manifest says '
+                    f'{str(expected_digest)[:12]}...): it was replaced or cut short; export again')
     return None
 
 

@@ -88,7 +88,8 @@ def _rename(expected: Tensor, actual: Tensor) -> Tensor:
     pairs, counts = pairs_of(expected, actual)
     for index in counts.argsort(descending=True).tolist():
         expected_segment, actual_segment = int(pairs[0, index]), int(pairs[1, index])
-        if min(expected_segment, actual_segment) < OFFSET or expected_segment % OFFSET != actual_segment % OFFSET or expected_segment in taken or -actual_segment - 1 in taken:
+        same_class = expected_segment % OFFSET == actual_segment % OFFSET
+        if min(expected_segment, actual_segment) < OFFSET or not same_class or {expected_segment, -actual_segment - 1} & taken:
             continue
         taken.update((expected_segment, -actual_segment - 1))
         renamed[actual == actual_segment] = expected_segment

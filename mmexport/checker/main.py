@@ -74,7 +74,8 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     if runner_file:
         add_runner(str(manifest['backend']), runner_file)
     samples_name = samples_file.name if samples_file.parent == folder else None
-    result: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={}, stale=stale(folder, manifest, samples_name))
+    result: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={},
+                                  stale=stale(folder, manifest, samples_name))
     if result['stale']:
         return result
     refuse_foreign(folder, manifest, trust, runner_of(manifest))
@@ -153,7 +154,7 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
         inputs = _on(device, sample)
         with torch.no_grad():
             outputs = _cpu(runner(*inputs))
-        if not all(torch.equal(tensor.cpu(), original) for tensor, original in zip(inputs, sample.given, strict=True)):
+        if not all(torch.equal(tensor.cpu(), original) for tensor, original in zip(inputs, sample.file_inputs, strict=True)):
             problem = 'it writes into its input, so that the next user of that tensor gets something else'
             return [Comparison(sample.name, '(all)', EAGER, WRITES, extra['tolerance'], problem=problem)]
     except Refusal as exc:
@@ -187,7 +188,7 @@ def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], d
 
 def _on(device: torch.device, sample: Sample) -> tuple[Tensor, ...]:
     """Return copies of the sample's inputs on `device`."""
-    return tuple(tensor.to(device, copy=True) for tensor in sample.given)
+    return tuple(tensor.to(device, copy=True) for tensor in sample.file_inputs)
 
 
 def _kept(runner: Runner, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

@@ -41,13 +41,13 @@ class Sample:
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
-    def given(self) -> tuple[Tensor, ...]:
+    def file_inputs(self) -> tuple[Tensor, ...]:
         """Return the inputs of the file, in order."""
         return tuple(self.inputs.values()) or (self.image,)
 
     @property
     def nbytes(self) -> int:
-        tensors: Iterable[Tensor] = (*self.given, *self.expected.values(), *self.evidence.values(), *self.patched.values(),
+        tensors: Iterable[Tensor] = (*self.file_inputs, *self.expected.values(), *self.evidence.values(), *self.patched.values(),
                                      *self.raw.values(), *self.raw_evidence.values())
         # Masks and label maps are deflated, to a tenth of this or less.
         return sum(tensor.numel() * tensor.element_size() // (1 if tensor.is_floating_point() else 8) for tensor in tensors)
@@ -84,7 +84,7 @@ def read_samples(path: Path) -> tuple[list[Sample], dict[str, Any]]:
 
 def same_shapes(one: Sample, other: Sample) -> bool:
     """Return whether the inputs of two samples have the same shapes, so that one's outputs might be the other's."""
-    return [tensor.shape for tensor in one.given] == [tensor.shape for tensor in other.given]
+    return [tensor.shape for tensor in one.file_inputs] == [tensor.shape for tensor in other.file_inputs]
 
 
 def _numpy(tensor: Tensor) -> Any:

@@ -72,7 +72,7 @@ def _of_script(args: SimpleNamespace, device: torch.device) -> Audit:
 
 def _of_config(args: SimpleNamespace, device: torch.device) -> Audit:
     from ..adapters import build_adapter
-    from ..device.preflight import audit_adapter, mended_audit
+    from ..device.preflight import audit_adapter, audit_after_fix
     from ..errors import InputError
     from ..inputs.shapes import traced_shape
     from ..inputs.synthetic import picture
@@ -90,4 +90,4 @@ def _of_config(args: SimpleNamespace, device: torch.device) -> Audit:
     adapter = build_adapter(model, section['task'], section['outputs'], bool(section['inputs']['normalize']))
     image = picture(traced_shape(cfg, section), 0, adapter)
     result = audit_adapter(adapter, image, device)
-    return result if args.fix is None or result.clean else mended_audit(adapter, image, result, device)
+    return result if args.fix is None or result.clean else audit_after_fix(adapter, image, result, device)

@@ -72,16 +72,16 @@ def export(args: SimpleNamespace) -> int:
 def export_progressively(args: SimpleNamespace) -> int:
     """Export part after part; return 0 if the whole model passes in every format."""
     from ..errors import ConfigError
-    from ..export.progressive import Standing, steps
-    standing = Standing()
+    from ..export.progressive import PartResults, steps
+    results = PartResults()
     cfg, common = exporter_options(args)
     if len(args.outputs) > 1:
         raise ConfigError('--progressive keeps one file a format: name one of --outputs final raw')
-    for part, report in steps(standing, cfg, args.checkpoint, work_dir_of(args), **common):
+    for part, report in steps(results, cfg, args.checkpoint, work_dir_of(args), **common):
         if not args.quiet:
             print(f'part: {part}', *report.lines(), sep='\n')
-    print('\n'.join(standing.lines()), file=sys.stderr if args.quiet else sys.stdout)
-    return 0 if standing.passed else 1
+    print('\n'.join(results.lines()), file=sys.stderr if args.quiet else sys.stdout)
+    return 0 if results.passed else 1
 
 
 def exporter_options(args: SimpleNamespace) -> tuple[Config, dict[str, Any]]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .findings import Audit
 from .placement import elsewhere, left_behind
 from .tags import Tag, Tags
-from .unregistered_tensors import outside_tensors
+from .unregistered_tensors import unregistered_tensors_of
 from .virtual_devices import VirtualDevices
 
 
@@ -43,7 +43,7 @@ def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.de
         return Audit(str(target), tuple(misplaced), seconds=time.perf_counter() - started)
     behind = left_behind(model, names)
     with _as_if_moved(model, target, behind) as tensors:
-        tags = Tags(outside_tensors(model, names), names)
+        tags = Tags(unregistered_tensors_of(model, names), names)
         for tensor in (*tensors, *inputs):
             tags[tensor] = behind.get(id(tensor), Tag(target))
         mode = VirtualDevices(target, tags)
@@ -79,7 +79,7 @@ def _watched(mode: VirtualDevices) -> Iterator[None]:
         return tensor
 
     def is_available() -> bool:
-        mode.asked('torch.cuda.is_available()', True)
+        mode.record_branch('torch.cuda.is_available()', True)
         return True
 
     with mock.patch.object(torch, 'from_numpy', from_numpy), mock.patch.object(torch.cuda, 'is_available', is_available):

@@ -13,34 +13,34 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .findings import Audit, Finding, Place
 from .tags import Tags
-from .unregistered_tensors import outside_tensors
+from .unregistered_tensors import unregistered_tensors_of
 
 # What moving tensors and naming devices can mend; two dtypes that meet are the author's to decide.
 OUTSIDE = frozenset({'attribute', 'container', 'global', 'parameter'})
 MADE_THERE = frozenset({'factory', 'literal', 'numpy'})
-MENDABLE = OUTSIDE | MADE_THERE | {'cpu call'}
+FIXABLE = OUTSIDE | MADE_THERE | {'cpu call'}
 
 
-def mendable(findings: Sequence[Finding]) -> list[Finding]:
-    return [finding for finding in findings if finding.kind in MENDABLE]
+def fixable(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.kind in FIXABLE]
 
 
 @contextmanager
-def mended(model: nn.Module, audit: Audit, device: str | torch.device) -> Iterator[list[str]]:
+def devices_fixed(model: nn.Module, audit: Audit, device: str | torch.device) -> Iterator[list[str]]:
     """Run the model inside the block as if the tensors of `audit` were on `device`.
 
     Tensors that ``.to()`` cannot see are moved once; factories at the lines that were found get the device; a ``.cpu()`` there gives
     back what it got. Nothing of the model is changed. Yields what was done, a line each.
     """
-    fixable = mendable(audit.findings)
+    findings = fixable(audit.findings)
     names = {id(module): name for name, module in model.named_modules()}
-    outside = outside_tensors(model, names)
-    holders = {finding.what for finding in fixable if finding.kind in OUTSIDE}
+    outside = unregistered_tensors_of(model, names)
+    holders = {finding.what for finding in findings if finding.kind in OUTSIDE}
     held_tensors = {number: tensor for number, (tensor, tag) in outside.items() if tag.what in holders}
-    lines = {(finding.origin.file, finding.origin.line): finding.kind for finding in fixable if finding.kind not in OUTSIDE}
-    mender = _Mender(torch.device(device), held_tensors, lines, names)
-    with _from_numpy(mender), mender:
-        yield [f'{finding.what}: {_done(finding, device)} ({finding.origin})' for finding in fixable]
+    lines = {(finding.origin.file, finding.origin.line): finding.kind for finding in findings if finding.kind not in OUTSIDE}
+    mover = _TensorMover(torch.device(device), held_tensors, lines, names)
+    with _from_numpy(mover), mover:
+        yield [f'{finding.what}: {_done(finding, device)} ({finding.origin})' for finding in findings]
 
 
 def _done(finding: Finding, device: str | torch.device) -> str:
@@ -50,13 +50,13 @@ def _done(finding: Finding, device: str | torch.device) -> str:
 
 
 @contextmanager
-def _from_numpy(mender: _Mender) -> Iterator[None]:
+def _from_numpy(mover: _TensorMover) -> Iterator[None]:
     """Record ``from_numpy``, which a TorchFunctionMode does not see."""
     original = torch.from_numpy
 
     def from_numpy(array: Any) -> Tensor:
         tensor = original(array)
-        return tensor.to(mender.device) if mender.kind_here() == 'numpy' else tensor
+        return tensor.to(mover.device) if mover.kind_here() == 'numpy' else tensor
 
     with mock.patch.object(torch, 'from_numpy', from_numpy):
         yield
@@ -66,19 +66,20 @@ def _names_cpu(values: Sequence[Any]) -> bool:
     return any(str(value) in ('cpu', 'torch.FloatTensor') for value in values)
 
 
-class _Mender(TorchFunctionMode):
-    """Replace `held` tensors by moved ones, and move the results of `lines` to the device."""
+class _TensorMover(TorchFunctionMode):
+    """Replace `held_tensors` by moved ones, and move the results of `lines` to the device."""
 
-    def __init__(self, device: torch.device, held: dict[int, Tensor], lines: dict[tuple[str, int], str], names: dict[int, str]) -> None:
+    def __init__(self, device: torch.device, held_tensors: dict[int, Tensor], lines: dict[tuple[str, int], str],
+                 names: dict[int, str]) -> None:
         super().__init__()
-        self.device, self.held, self.lines = device, held, lines
+        self.device, self.held_tensors, self.lines = device, held_tensors, lines
         self.moved: dict[int, Tensor] = {}
         self._where = Tags({}, names)
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, '__name__', '')
-        if self.held:
+        if self.held_tensors:
             args, kwargs = tree_map(self._moved, (tuple(args), kwargs))
         kind = self.kind_here() if self.lines and name not in ('__get__', 'size', 'dim', 'device') else None
         if kind == 'cpu call' and (name == 'cpu' or (name in ('to', 'type') and _names_cpu((*args[1:], *kwargs.values())))):
@@ -88,7 +89,7 @@ class _Mender(TorchFunctionMode):
         return result.to(self.device) if made_here and isinstance(result, Tensor) else result
 
     def _moved(self, value: Any) -> Any:
-        if not isinstance(value, Tensor) or id(value) not in self.held:
+        if not isinstance(value, Tensor) or id(value) not in self.held_tensors:
             return value
         if id(value) not in self.moved:
             self.moved[id(value)] = value.detach().to(self.device)

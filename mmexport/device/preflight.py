@@ -11,7 +11,7 @@ from ..adapters.preprocess import preprocessed
 from ..errors import DeviceError, eager_in_words
 from . import Audit, audit_model
 from .findings import Finding
-from .fix import mendable, mended
+from .fix import devices_fixed, fixable
 from .placement import elsewhere
 
 
@@ -43,13 +43,13 @@ def screened(adapter: Adapter, image: Tensor, device: torch.device, fix: bool) -
     if fix and audit.findings:
         adapter.cpu()
         try:
-            mended_audit(adapter, image.cpu(), audit, device)
+            audit_after_fix(adapter, image.cpu(), audit, device)
         finally:
             adapter.to(device)
     return audit
 
 
-def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.device) -> Audit:
+def audit_after_fix(adapter: Adapter, image: Tensor, audit: Audit, device: torch.device) -> Audit:
     """Audit the mended model, and check that its outputs on the CPU are the same.
 
     Raises:
@@ -58,7 +58,7 @@ def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.de
     target = torch.device('cuda', device.index or 0)
     with torch.no_grad():
         plain = adapter.run_on(image)
-        with mended(adapter.model, audit, 'cpu'):
+        with devices_fixed(adapter.model, audit, 'cpu'):
             again = adapter.run_on(image)
     if not all(torch.equal(one, other) for one, other in zip(plain, again, strict=True)):
         raise DeviceError('mended, the model answers otherwise on the CPU; mend it by hand')
@@ -66,7 +66,7 @@ def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.de
     done: list[str] = []
 
     def run() -> None:
-        with mended(adapter.model, audit, target) as what:
+        with devices_fixed(adapter.model, audit, target) as what:
             done.extend(what)
             _run(adapter, image)
 
@@ -77,7 +77,7 @@ def mended_audit(adapter: Adapter, image: Tensor, audit: Audit, device: torch.de
 def fatal(audit: Audit, device: torch.device, fix: bool) -> list[Finding]:
     """Return the findings that would break an export for `device`: on the CPU only dtypes and missing parts."""
     findings = [row for row in audit.findings if device.type == 'cuda' or row.kind in ('dtype', 'placement')]
-    return [] if fix and len(mendable(findings)) == len(findings) else findings
+    return [] if fix and len(fixable(findings)) == len(findings) else findings
 
 
 def stop_where_it_would_fail(audit: Audit, device: torch.device, fix: bool) -> None:

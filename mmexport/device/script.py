@@ -80,7 +80,8 @@ def fix_script(path: str | Path, out: str | Path, image: Tensor) -> Audit:
     device_literals = literals(module.graph)
     chosen = [literal for number, literal in enumerate(device_literals) if number in wrong]
     mended = [f'{literal.words} ({literal.place})' for literal in chosen]
-    left = [f'left, for it meets nothing: {literal.words} ({literal.place})' for number, literal in enumerate(device_literals) if number not in wrong]
+    left = [f'left, for it meets nothing: {literal.words} ({literal.place})' for number, literal in enumerate(device_literals)
+            if number not in wrong]
     draft = Path(out).with_name(f'.{Path(out).name}.draft')
     try:
         follow_input(module.graph, chosen)

@@ -22,7 +22,7 @@ _OWN = frozenset(vars(nn.Module()))
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), torch.dtype, torch.device, types.ModuleType)
 
 
-def outside_tensors(model: nn.Module, names: Mapping[int, str]) -> dict[int, tuple[Tensor, Tag]]:
+def unregistered_tensors_of(model: nn.Module, names: Mapping[int, str]) -> dict[int, tuple[Tensor, Tag]]:
     """Return by id the tensor (kept, so that the id stays valid) and a Tag with kind, words and line.
 
     Looks through plain attributes, lists, dicts, dataclasses and other objects, class attributes, and the closures and globals that
@@ -43,7 +43,7 @@ def stop_gradients(model: nn.Module) -> None:
 
     A file holds no training state; ``requires_grad`` keeps freeze from folding anything, and a hidden tensor that has it cannot be traced.
     """
-    hidden = outside_tensors(model, {id(module): name for name, module in model.named_modules()})
+    hidden = unregistered_tensors_of(model, {id(module): name for name, module in model.named_modules()})
     for tensor in (*model.parameters(), *(tensor for tensor, _ in hidden.values())):
         if tensor.is_leaf:
             tensor.requires_grad_(False)
@@ -106,7 +106,8 @@ def _walk_function(function: Any, locate: Callable[[], Place], visited: set[int]
             content = cell.cell_contents
         except ValueError:  # Not filled yet.
             continue
-        yield from _walk(content, variable, 'global', partial(_line_in, function.__code__.co_filename, variable, locate), visited, depth + 1)
+        line_of = partial(_line_in, function.__code__.co_filename, variable, locate)
+        yield from _walk(content, variable, 'global', line_of, visited, depth + 1)
     for name in _names_in(function.__code__):
         if name in function.__globals__:
             place = partial(_line_in, function.__code__.co_filename, name, locate)

@@ -65,14 +65,14 @@ class VirtualDevices(TorchFunctionMode):
             return self._remember(torch.device(str(tag.device)), tag)
         if attribute in ('is_cuda', 'is_cpu'):
             answer = tag.device.type == attribute[3:]
-            self.asked(f'Tensor.{attribute}', answer)
+            self.record_branch(f'Tensor.{attribute}', answer)
             return answer
         result = func(*args)
         if isinstance(result, Tensor) and result is not tensor:
             self.tags[result] = tag
         return result
 
-    def asked(self, question: str, answer: bool) -> None:
+    def record_branch(self, question: str, answer: bool) -> None:
         place = self.tags.here()
         self.branches.setdefault((question, place), Branch(question, answer, place))
 

@@ -24,7 +24,7 @@ def at_branch(diagnosis: Diagnosis, adapter: Adapter, sites: Sequence[Site], ref
     """
     path = diagnosis.module.split(', call ')[0]
     modules: list[nn.Module] = [adapter, adapter.model] if not path else [adapter.model.get_submodule(path)]
-    for site in (site for site in sites if site.own):
+    for site in (site for site in sites if site.in_user_code):
         if refused or any(_holds(module, site) for module in modules):
             cause, words, *_ = BRANCHES[site.kind]
             return replace(diagnosis, file=site.file, line=site.line, source=linecache.getline(site.file, site.line).strip(), cause=cause,

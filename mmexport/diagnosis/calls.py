@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..utils.override import answering
+from ..utils.override import override
 
 Hook = Callable[..., None]
 
@@ -95,7 +95,7 @@ def watching(model: nn.Module, before: Hook, after: Hook) -> Iterator[None]:
     with ExitStack() as undo:
         for path, module in model.named_modules():
             if path:
-                undo.enter_context(answering(module, 'forward', watched(path, module.forward)))
+                undo.enter_context(override(module, 'forward', watched(path, module.forward)))
         yield
 
 

@@ -16,7 +16,7 @@ from ..checker.comparison import SLACK, WORST
 from ..errors import first_line
 from .calls import Call, list_calls, record, tensors_of
 from .finding import Diagnosis, Say, class_lines, finding
-from .tapped import Tapped, Values
+from .tapped import INPUT, Tapped, Values
 
 FOLDED = 'with its modules watched it is right: folded, the fault is in what the format joins across modules'
 
@@ -53,7 +53,7 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
         wrong = first_wrong(right, values, tolerance, jumps)
         if wrong is None and at is None:
             message = differs(right.outputs, values.outputs, tolerance, jumps) or FOLDED
-        if wrong is None or wrong[1] == 'given':
+        if wrong is None or wrong[1] == INPUT:
             # What goes into its first wrong part is wrong already, or all of its parts are right: it is its own code.
             message = message or (wrong[2] if wrong else '')
             break
@@ -64,7 +64,7 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
 
 
 def first_wrong(right: Values, values: Values, tolerance: float, jumps: bool) -> tuple[Call, str, str] | None:
-    """Return the first call with a wrong input or output: the call, ``given`` or ``answered``, and the error."""
+    """Return the first call with a wrong input or output: the call, `INPUT` or `OUTPUT`, and the error."""
     for (call, what, one), (_, _, other) in zip(right.events(), values.events(), strict=True):
         reason = differs(one, other, tolerance, jumps)
         if reason:
@@ -86,7 +86,7 @@ def why_patched_differs(adapter: Adapter, image: Tensor, patched: Any, tolerance
         one, other = (Values([], {call: tensors_of((rows[call].args, rows[call].kwargs)) for call in both},
                              {call: rows[call].outputs for call in both}) for rows in (right, patched_calls))
         wrong = first_wrong(one, other, tolerance, jumps)
-        if wrong is None or wrong[1] == 'given':
+        if wrong is None or wrong[1] == INPUT:
             message = message or (wrong[2] if wrong else '')
             break
         at, _, message = wrong
@@ -110,7 +110,7 @@ class Watch:
 
     def step(self, tapped: Tapped, image: Tensor, right: Values, tolerance: float, jumps: bool) -> tuple[str, Values | str]:
         """Return the faulty step (``traced``, ``exported`` or ``file``), and the values after it."""
-        name, run = self.backend.halfway(cast(Adapter, tapped), self.example.clone(), self.dynamic)
+        name, run = self.backend.intermediate(cast(Adapter, tapped), self.example.clone(), self.dynamic)
         try:
             with torch.no_grad():
                 values = tapped.split(run(*tapped.inputs_of(image.clone())))
@@ -122,7 +122,7 @@ class Watch:
 
     def values(self, stage: str, tapped: Tapped, image: Tensor) -> Values | str:
         if stage != 'file':
-            _, run = self.backend.halfway(cast(Adapter, tapped), self.example.clone(), self.dynamic)
+            _, run = self.backend.intermediate(cast(Adapter, tapped), self.example.clone(), self.dynamic)
             with torch.no_grad():
                 return tapped.split(run(*tapped.inputs_of(image.clone())))
         manifest = dict(inputs=[dict(name=spec.name, axes=list(spec.axes), dynamic=[*spec.open_axes(self.dynamic)])

@@ -87,7 +87,7 @@ def write_repro(diagnosis: Diagnosis, part: Part | None, cfg: Any, place: Path) 
     if diagnosis.stage == 'lowering':
         text += backend.repro.format(exported=exported)
     else:
-        text += COMPARE.format(others=', '.join(map(_made, part.others)), form=backend.repro_halfway.format(exported=exported))
+        text += COMPARE.format(others=', '.join(map(_made, part.others)), form=backend.repro_intermediate.format(exported=exported))
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text)
     return place

@@ -15,20 +15,23 @@ from ..adapters import Adapter
 from ..adapters.specs import InputSpec, OutputSpec
 from .calls import Call, Recorded, tensors_of, watching
 
+# What of a call is looked at.
+INPUT, OUTPUT = 'input', 'output'
+
 
 @dataclass(frozen=True)
 class Values:
     """Hold the adapter's outputs, and inputs and outputs of each call."""
 
     outputs: list[Tensor]
-    given: Mapping[Call, list[Tensor]]
-    answered: Mapping[Call, list[Tensor]]
+    inputs_of: Mapping[Call, list[Tensor]]
+    outputs_of: Mapping[Call, list[Tensor]]
 
     def events(self) -> Iterator[tuple[Call, str, list[Tensor]]]:
         """Yield the tensors in the order in which a fault propagates."""
-        for call in self.given:
-            yield call, 'given', self.given[call]
-            yield call, 'answered', self.answered[call]
+        for call in self.inputs_of:
+            yield call, INPUT, self.inputs_of[call]
+            yield call, OUTPUT, self.outputs_of[call]
 
 
 class Tapped(nn.Module):
@@ -61,26 +64,26 @@ class Tapped(nn.Module):
         return outputs
 
     def forward(self, image: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        given: dict[Call, list[Tensor]] = {}
-        answered: dict[Call, list[Tensor]] = {}
+        inputs_of: dict[Call, list[Tensor]] = {}
+        outputs_of: dict[Call, list[Tensor]] = {}
 
         # Clones: later code may write into them.
         def before(call: Call, args: Any, kwargs: Any) -> None:
             if call in self.counts:
-                given[call] = [tensor.clone() for tensor in tensors_of((args, kwargs))]
+                inputs_of[call] = [tensor.clone() for tensor in tensors_of((args, kwargs))]
 
         def after(call: Call, output: Any) -> None:
             if call in self.counts:
-                answered[call] = [tensor.clone() for tensor in tensors_of(output)]
+                outputs_of[call] = [tensor.clone() for tensor in tensors_of(output)]
 
         with watching(self.adapter.model, before, after):
             outputs = self.adapter(image, *others)
-        return (*outputs, *(tensor for call in self.counts for tensor in (*given[call], *answered[call])))
+        return (*outputs, *(tensor for call in self.counts for tensor in (*inputs_of[call], *outputs_of[call])))
 
     def split(self, outputs: Sequence[Tensor]) -> Values:
         at = len(self.adapter.specs)
-        given, answered = {}, {}
+        inputs_of, outputs_of = {}, {}
         for call, (inputs, results) in self.counts.items():
-            given[call], answered[call] = list(outputs[at:at + inputs]), list(outputs[at + inputs:at + inputs + results])
+            inputs_of[call], outputs_of[call] = list(outputs[at:at + inputs]), list(outputs[at + inputs:at + inputs + results])
             at += inputs + results
-        return Values(list(outputs[:len(self.adapter.specs)]), given, answered)
+        return Values(list(outputs[:len(self.adapter.specs)]), inputs_of, outputs_of)

@@ -8,12 +8,12 @@ from torch import Tensor
 from ..adapters import Adapter
 from ..artifact import Artifact
 from ..backends import Backend
-from ..diagnosis import Consultation
+from ..diagnosis import DiagnosisSession
 from ..errors import LoweringError, MMExportError, last_line
 
 
 def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Tensor], Artifact], adapter: Adapter, example: Tensor,
-              consultation: Consultation) -> tuple[list[Artifact], dict[str, LoweringError]]:
+              session: DiagnosisSession) -> tuple[list[Artifact], dict[str, LoweringError]]:
     """Return the artifacts, and by format the error of those that failed, which does not stop the others."""
     artifacts: list[Artifact] = []
     failed: dict[str, LoweringError] = {}
@@ -29,5 +29,5 @@ def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Te
             failed[backend.name].__cause__ = exc
     for backend in backends:
         if backend.name in failed:
-            consultation.on_lowering(backend, adapter, example, failed[backend.name])
+            session.on_lowering(backend, adapter, example, failed[backend.name])
     return artifacts, failed

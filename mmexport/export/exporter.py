@@ -16,10 +16,10 @@ from ..artifact import Artifact, check_work_dir, staging_dir
 from ..backends import Backend, build_backend
 from ..branches import Branches
 from ..checker.samples import Sample
-from ..device import Audit, mended
+from ..device import Audit, devices_fixed
 from ..device.preflight import screened, stop_where_it_would_fail
 from ..device.unregistered_tensors import stop_gradients
-from ..diagnosis import Consultation
+from ..diagnosis import DiagnosisSession
 from ..errors import ConfigError
 from ..inputs.making import InputMaker, Inputs
 from ..inputs.real_image import picture_files
@@ -41,7 +41,7 @@ from ..verification.verify import Verification, patched_rows
 from ..verification.verify_all import Proof
 from .build import lower_all
 from .manifest import describe
-from .publish import FAILED, deliver, stopped_runs_noted
+from .publish import FAILED, publish_report, stopped_runs_noted
 from .versions import versions
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Exporter:
         work_dir = self.work_dir if len(self.levels) == 1 else self.work_dir / adapter.outputs
         rules, samples = reference.plan.rules, list(reference.samples)
         dynamic = open_axes(self.section['inputs']['dynamic'] or (), rules)
-        consultation = Consultation(self.cfg, dynamic, rules.multiple_of, self.tolerance, work_dir / FAILED, self._patched, self.step,
+        session = DiagnosisSession(self.cfg, dynamic, rules.multiple_of, self.tolerance, work_dir / FAILED, self._patched, self.step,
                                     self.diagnose)
         self._guard(adapter, reference)
         with staging_dir(work_dir) as staging, ExitStack() as until_checked:
@@ -149,21 +149,21 @@ class Exporter:
                 first = self.backends[0]
                 checker = until_checked.enter_context(waiting(first.name, staging / 'scratch', first.runner_file())) if samples else None
                 lower = partial(self._lower, staging, applied, reference.branches)
-                artifacts, failures = lower_all(self.backends, lower, adapter, inputs.traced, consultation)
+                artifacts, failures = lower_all(self.backends, lower, adapter, inputs.traced, session)
             proof = Proof(adapter, self.tolerance, self.device, self.step)
             checks, samples = proof.verify(artifacts, samples, staging / 'scratch', checker)
             samples = self._patched_where_failed(adapter, samples, checks)
-            consultation.on_parity(self.backends, adapter, samples, checks, reference.branches)
+            session.on_parity(self.backends, adapter, samples, checks, reference.branches)
             report = Report(
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
                 stages=tuple(self._stages(adapter, samples)), checks=tuple(checks), pipelines=reference.pipelines,
                 floors={s.name: dict(s.floors) for s in samples}, failures={name: str(error) for name, error in failures.items()},
-                diagnoses=tuple(consultation.found), audit=audit, tolerance=self.tolerance,
+                diagnoses=tuple(session.diagnoses), audit=audit, tolerance=self.tolerance,
                 seconds=dict(self.step.seconds), versions=versions(), work_dir=work_dir, plan=reference.plan,
                 inputs={sample.name: tuple(sample.image.shape) for sample in samples}, notes=(*self.step.notes, *skipped()),
                 seconds_by_kind=dict(self.step.by_kind), branches=reference.branches)
-            return deliver(report, samples, keep=self.samples and self.checking)
+            return publish_report(report, samples, keep=self.samples and self.checking)
 
     def _load(self) -> tuple[nn.Module, LoadReport | None]:
         if self.model is not None:
@@ -207,7 +207,7 @@ class Exporter:
         return audit
 
     def _mended(self, adapter: Adapter, audit: Audit) -> AbstractContextManager[list[str]]:
-        return mended(adapter.model, audit, self.device) if self.fix else nullcontext([])
+        return devices_fixed(adapter.model, audit, self.device) if self.fix else nullcontext([])
 
     def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
         if not samples:

@@ -22,7 +22,7 @@ FOLDER = 'parts'
 
 
 @dataclass
-class Standing:
+class PartResults:
     """Hold by format the largest part that passed and the one that did not."""
 
     kept: dict[str, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Standing:
 Step = tuple[str, Report]
 
 
-def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str | Path, **common: Any) -> Iterator[Step]:
+def steps(results: PartResults, cfg: Config, checkpoint: str | None, work_dir: str | Path, **common: Any) -> Iterator[Step]:
     """Export part after part into one `work_dir`, each with the formats that the part before passed in.
 
     A part goes into ``parts/``, its manifest says ``part``, and one that passes replaces the smaller one there; one that fails replaces
@@ -50,25 +50,25 @@ def steps(standing: Standing, cfg: Config, checkpoint: str | None, work_dir: str
     lay there from an earlier run is touched by nothing else.
 
     Args:
-        standing: gets what came of it.
+        results: gets what came of it.
         common: for `Exporter`.
     """
     common = dict(common)
     for part, task in parts(cfg, common):
         step_cfg = cfg if task is None else _for_part(cfg, task)
         exporter = Exporter(step_cfg, checkpoint, Path(work_dir) if task is None else Path(work_dir) / FOLDER, **common)
-        exporter.backends = [backend for backend in exporter.backends if backend.name not in standing.stopped]
+        exporter.backends = [backend for backend in exporter.backends if backend.name not in results.stopped]
         if not exporter.backends:
             return
         report, = exporter.run()
         verdicts = {check.backend: report.passed_in(check.backend) for check in report.checks}
         for backend in exporter.backends:
             verdict = verdicts.get(backend.name, False)
-            standing.unchecked |= verdict is None
+            results.unchecked |= verdict is None
             if verdict is False:
-                standing.stopped[backend.name] = part
+                results.stopped[backend.name] = part
             else:
-                standing.kept[backend.name] = part
+                results.kept[backend.name] = part
         common.update(model=exporter.model, fit=exporter.fit)
         yield part, report
 

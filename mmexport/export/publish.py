@@ -18,7 +18,7 @@ from ..verification.verify import keep_samples
 FAILED = 'failed'
 
 
-def deliver(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
+def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
     """Move each artifact to its place, with the report of its run, and return the report with the new paths.
 
     ``report.json`` in the root is a link to the one in the first backend's folder: file and report change in the same step, so that a

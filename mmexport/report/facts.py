@@ -72,11 +72,11 @@ class Report:
         if any(not row.passed for check in self.checks for row in check.rows if row.stage == EAGER):
             failed = {name for check in self.checks for name in check.failed_samples}
             reasons += [self.place_of_fault, *(f'decided once by a tracer, and turned by these inputs: {site.place}: {site.text}'
-                                             for site in self.branches.turned_by(failed) if site.own)]
+                                             for site in self.branches.turned_by(failed) if site.in_user_code)]
         return reasons + self.branches.reasons + [self._wrong_in_test_step(row) for row in self.pipelines if row.passed is False]
 
     def _wrong_in_test_step(self, row: PipelineCheck) -> str:
-        turned = [f'{site.place}: {site.text}' for site in self.branches.by_input.get(row.sample, ()) if site.own]
+        turned = [f'{site.place}: {site.text}' for site in self.branches.by_input.get(row.sample, ()) if site.in_user_code]
         there = f" (answered otherwise there than at the traced input: {'; '.join(turned)})" if turned else ''
         return f'test_step on {row.sample}: {row.reason}{there}'
 
@@ -99,7 +99,7 @@ class Report:
             device=self.device, task=self.task, outputs=self.outputs, audit=self.audit.as_dict(), fit=self.fit and self.fit.as_dict(),
             patches=[row.as_dict() for row in self.applied],
             artifacts=[dict(backend=a.backend, file=str(a.file), verified=check.passed, reason=check.reason, manifest=a.manifest,
-                            found=check.found, eager_s=check.eager_s, over_eager=check.over_eager)
+                            found=check.result, eager_s=check.eager_s, over_eager=check.over_eager)
                        for a, check in zip(self.artifacts, self.checks, strict=True)],
             stages=[row.as_dict() for row in self.stages], pipelines=[row.as_dict() for row in self.pipelines],
             inputs={name: list(shape) for name, shape in self.inputs.items()}, dropped=dict(self.plan.dropped) if self.plan else {},

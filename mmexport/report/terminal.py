@@ -81,7 +81,7 @@ def _formats(report: Report) -> Iterator[str]:
         time = f'{1e3 * check.seconds:>9.0f}{check.over_eager:>8.2f}' if check.seconds and check.over_eager else f"{'-':>9}{'-':>8}"
         parity = {True: 'pass', False: 'FAIL', None: 'not run'}[check.passed]
         size = artifact.manifest['bytes'] / 1e6
-        yield Line(f'{artifact.backend:<14}{artifact.file.name:<12}{size:>7.1f}{parity:>9}{time}  {report.device if check.found else "-"}',
+        yield Line(f'{artifact.backend:<14}{artifact.file.name:<12}{size:>7.1f}{parity:>9}{time}  {report.device if check.result else "-"}',
                    STYLES[check.passed].removeprefix('bold '))
     for name in report.failures:
         yield Line(f"{name:<14}{'-':<12}{'-':>7}{'not made':>9}", 'red')
@@ -109,15 +109,15 @@ def _artifact_lines(report: Report, artifact: Artifact, check: Verification, row
     precision = artifact.manifest.get('precision', FULL)
     if precision != FULL:
         yield f'  {rule(precision)}'
-    if check.found is None:
+    if check.result is None:
         yield '  not run (--no-verify)'
         return
     if rows:
         yield from _rows(report, check)
     yield from _class_lines(artifact, check)
-    for name, reason in check.found['vacuous'].items():
+    for name, reason in check.result['vacuous'].items():
         yield f'  vacuous: {name}: {reason.split(":")[0]}'
-    for name, reason in check.found.get('little_change', {}).items():
+    for name, reason in check.result.get('little_change', {}).items():
         yield f'  {name} vary little: {reason}'
 
 
@@ -134,8 +134,8 @@ def _rows(report: Report, check: Verification) -> Iterator[str]:
 
 def _class_lines(artifact: Artifact, check: Verification) -> Iterator[str]:
     """Yield how many classes the expected decisions show, and which they do not."""
-    assert check.found is not None
-    classes = check.found.get('classes')
+    assert check.result is not None
+    classes = check.result.get('classes')
     if not classes:
         return
     names = artifact.manifest.get('classes') or []

@@ -9,7 +9,7 @@ _ABSENT = object()
 
 
 @contextmanager
-def answering(owner: Any, method: str, answer: Any) -> Iterator[None]:
+def override(owner: Any, method: str, answer: Any) -> Iterator[None]:
     """Replace ``owner.method`` by `answer` inside the block, on that object only; blocks may be nested."""
     before = vars(owner).get(method, _ABSENT)
     vars(owner)[method] = answer

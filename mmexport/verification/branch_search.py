@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..branches import Branches, BranchLog, Run, Settled, Site, has_own_code, is_place, settle, sizes_that_leave
+from ..branches import Branches, BranchInputs, BranchLog, Run, Site, has_own_code, inputs_for_branches, is_place, sizes_that_leave
 from ..checker.samples import Sample
 from ..errors import ConfigError
 from ..inputs.making import WINDOWS
@@ -47,7 +47,7 @@ class BranchSearch:
     rules: SizeRules
     sites: set[Site] = field(default_factory=set)
 
-    def of_network(self, samples: Sequence[Sample]) -> Settled:
+    def of_network(self, samples: Sequence[Sample]) -> BranchInputs:
         """Find branches in the network and the adapter's decisions."""
         runs = {sample.name: self.runs.branches[sample.name] for sample in samples}
         log = self._log(self._run_network, samples, runs)
@@ -57,11 +57,11 @@ class BranchSearch:
             return None if sample is None else (sample, self.runs.branches[name])
 
         with self.step('Looking for inputs that turn branches', 'making inputs'):
-            settled = self._settle(log, samples, add)
-            return replace(settled, branches=self._with_leaving(settled.branches, log, samples))
+            found_inputs = self._inputs(log, samples, add)
+            return replace(found_inputs, branches=self._with_leaving(found_inputs.branches, log, samples))
 
-    def of_post_processing(self, network: Settled, samples: Sequence[Sample], runs: Mapping[str, Run],
-                           check: Check) -> tuple[Settled, list[PipelineCheck]]:
+    def of_post_processing(self, network: BranchInputs, samples: Sequence[Sample], runs: Mapping[str, Run],
+                           check: Check) -> tuple[BranchInputs, list[PipelineCheck]]:
         """Find what the user's own code decides in ``test_step`` alone, on the sizes that `runs` were recorded at.
 
         Args:
@@ -79,7 +79,7 @@ class BranchSearch:
                  if not any(_asked(run, site) > _asked(self.runs.branches[name], site) for name, run in runs.items())}
         recorded = [sample for sample in samples if sample.name in runs]
         log = self._log(self._run_test_step, recorded, dict(runs))
-        log.judges = lambda site: site.own and site not in known
+        log.judges = lambda site: site.in_user_code and site not in known
         checks: list[PipelineCheck] = []
 
         def add(name: str, image: Tensor) -> tuple[Sample, Run] | None:
@@ -92,9 +92,9 @@ class BranchSearch:
             return (sample, added[name]) if name in added else None
 
         with self.step('Looking for inputs that turn branches outside the network', 'making inputs'):
-            settled = self._settle(log, recorded, add)
-            branches = self._with_leaving(settled.branches, log, recorded)
-        return replace(settled, branches=network.branches.joined(branches)), checks
+            found_inputs = self._inputs(log, recorded, add)
+            branches = self._with_leaving(found_inputs.branches, log, recorded)
+        return replace(found_inputs, branches=network.branches.joined(branches)), checks
 
     @cached_property
     def own_code(self) -> bool:
@@ -126,7 +126,7 @@ class BranchSearch:
         return BranchLog(model, self.adapter.channels, runs, {sample.name: _sides(sample.image) for sample in samples},
                          accepted=self._accepted)
 
-    def _settle(self, log: BranchLog, samples: Sequence[Sample], add: Callable[[str, Tensor], tuple[Sample, Run] | None]) -> Settled:
+    def _inputs(self, log: BranchLog, samples: Sequence[Sample], add: Callable[[str, Tensor], tuple[Sample, Run] | None]) -> BranchInputs:
         adapter = self.adapter
         # The user's own sizes and pictures are what he wants to use.
         own_sizes, batch = (self.section['verify'][option] for option in ('shapes', 'batch'))
@@ -142,13 +142,13 @@ class BranchSearch:
         def plain(kind: str, shape: tuple[int, int, int]) -> Tensor:
             return plain_picture((batch_size, adapter.channels, *shape[1:]), kind, adapter).to(self.device)
 
-        settled = settle(log, ranges, self.rules.multiple_of, scene, plain, add, keep, self.runs.note, self.own_code)
+        found_inputs = inputs_for_branches(log, ranges, self.rules.multiple_of, scene, plain, add, keep, self.runs.note, self.own_code)
         self.sites |= log.sites
-        return settled
+        return found_inputs
 
     def _run_network(self, image: Tensor) -> None:
         inputs = self.adapter.network_inputs(image)
-        raw, _ = self.adapter.watch(*inputs)
+        raw, _ = self.adapter.run_with_evidence(*inputs)
         self.adapter.decide(raw, *inputs)
 
     def _run_test_step(self, image: Tensor) -> None:
@@ -157,7 +157,7 @@ class BranchSearch:
 
 def _asked(run: Run, site: Site) -> int:
     """Return how often a condition was asked."""
-    return sum(key[0] == site for key in run.seen)
+    return sum(key[0] == site for key in run.conditions)
 
 
 def _sides(image: Tensor) -> tuple[int, int, int]:

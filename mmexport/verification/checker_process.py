@@ -11,7 +11,7 @@ from pathlib import Path
 CHECKER = Path(__file__).parents[1] / 'checker'
 
 
-class FreshProcess:
+class CheckerProcess:
     """Run a Python process with torch, numpy and one runtime imported, which waits for the order to check a file.
 
     Args:
@@ -47,9 +47,9 @@ class FreshProcess:
 
 
 @contextmanager
-def waiting(backend: str, scratch: Path, runner: Path | None = None) -> Iterator[FreshProcess]:
+def waiting(backend: str, scratch: Path, runner: Path | None = None) -> Iterator[CheckerProcess]:
     """Start a process for the file of `backend`, and end it afterwards."""
-    process = FreshProcess(backend, scratch, runner)
+    process = CheckerProcess(backend, scratch, runner)
     try:
         yield process
     finally:

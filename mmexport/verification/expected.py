@@ -20,7 +20,7 @@ from ..checker.timing import typical
 from ..inputs.real_image import PHOTOGRAPH
 from ..inputs.shapes import SAME
 from .network_runs import NetworkRuns
-from .noise_floor import NUDGE, clear_of_cliffs, noise
+from .noise_floor import NUDGE, move_off_thresholds, noise
 
 if TYPE_CHECKING:
     from ..utils.progress import Progress
@@ -58,7 +58,7 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
     for name, image in images.items():
         moved = name not in as_given and name not in once
         if moved:
-            image = clear_of_cliffs(image, partial(_close_calls, adapter, runs, name))
+            image = move_off_thresholds(image, partial(_close_calls, adapter, runs, name))
         sample = _expected(adapter, name, image, runs)
         if name not in noiseless:
             sample = replace(sample, floors=_floors(adapter, sample, image, range(noises)[:1], tolerance, runs))
@@ -86,7 +86,7 @@ def _jumps(sample: Sample) -> bool:
 def _calmer(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns) -> Sample:
     """Return the sample of a slightly noisy `image` on which eager does not jump, or `sample` if none is found.
 
-    A floor counts for all samples, so one small input at a threshold that `clear_of_cliffs` does not see would excuse much in all.
+    A floor counts for all samples, so one small input at a threshold that `move_off_thresholds` does not see would excuse much in all.
     """
     for trial in range(CALMER):
         nudged = image + noise(image, OTHERS + trial, NUDGE)
@@ -100,7 +100,7 @@ def _calmer(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
 
 
 def _close_calls(adapter: Adapter, runs: NetworkRuns, name: str, image: Tensor) -> int:
-    return runs.close_calls(adapter, name, *adapter.network_inputs(image.clone()))
+    return runs.count_near_thresholds(adapter, name, *adapter.network_inputs(image.clone()))
 
 
 def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
@@ -197,7 +197,7 @@ def _run(adapter: Adapter, runs: NetworkRuns, name: str, when: str, image: Tenso
     with torch.no_grad():
         # A copy: a model that writes into its input must not change what the file is given.
         inputs = adapter.network_inputs(image.clone())
-        raw, recorded_evidence = runs.watch(adapter, name, when, *inputs)
+        raw, recorded_evidence = runs.run(adapter, name, when, *inputs)
         with recorded(runs.branches[name], *inputs) if when == 'eager' and runs.note is None else nullcontext():
             outputs = adapter.decide(raw, *inputs)
         final = adapter.outputs == 'final'

@@ -22,33 +22,33 @@ _ASKS = {overload for packet in (torch.ops.aten.lt, torch.ops.aten.le, torch.ops
          for overload in (packet.Scalar, packet.Tensor)}
 
 
-class Counted(TorchDispatchMode):
-    """Count in `undecided` the comparisons of floats that lie within `WIDTH` of the larger side's scale."""
+class NearThresholdCounter(TorchDispatchMode):
+    """Count in `count` the comparisons of floats that lie within `WIDTH` of the larger side's scale."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.undecided = 0
+        self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func in _ASKS and isinstance(args[0], Tensor) and args[0].is_floating_point() and args[0].numel():
             one, other = args[0], args[1]
             scale = max(float(one.abs().max()), float(other.abs().max() if isinstance(other, Tensor) else abs(other)))
-            self.undecided += int(((one - other).abs() < WIDTH * scale).sum())
+            self.count += int(((one - other).abs() < WIDTH * scale).sum())
         return func(*args, **(kwargs or {}))
 
 
-def clear_of_cliffs(image: Tensor, undecided: Callable[[Tensor], int]) -> Tensor:
-    """Return `image`, or if `undecided` counts a few comparisons in it, the slightly noisy one with the fewest."""
-    best, fewest = image, undecided(image)
+def move_off_thresholds(image: Tensor, count_near: Callable[[Tensor], int]) -> Tensor:
+    """Return `image`, or if `count_near` counts a few comparisons in it, the slightly noisy one with the fewest."""
+    best, fewest = image, count_near(image)
     if fewest > FEW:
         return image
     for trial in range(TRIES):
         if not fewest:
             break
         nudged = image + noise(image, 2000 + trial, NUDGE)
-        found = undecided(nudged)
-        if found < fewest:
-            best, fewest = nudged, found
+        near = count_near(nudged)
+        if near < fewest:
+            best, fewest = nudged, near
     return best
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..branches import Branches, Settled, Unclear
+from ..branches import Branches, BranchInputs, Unclear
 from ..branches import Run as BranchRun
 from ..checker.compare import compare
 from ..checker.samples import Sample
@@ -210,7 +210,7 @@ class ReferenceMaker:
         return open_axes(self.section['inputs']['dynamic'] or (), plan.rules)
 
 
-def _settled(settled: Settled, samples: Sequence[Sample], plan: Plan) -> tuple[list[Sample], Plan]:
+def _settled(settled: BranchInputs, samples: Sequence[Sample], plan: Plan) -> tuple[list[Sample], Plan]:
     """Add the inputs that turn branches, and leave out those that the ranges exclude for a branch."""
     for name in settled.given_up:
         plan = plan.without(name, 'a size like it turns a branch that could not be checked; the ranges leave it out')

@@ -25,7 +25,7 @@ from ..checker.labels import compare_labels, compare_panoptic
 from ..checker.samples import Sample
 from ..inputs.real_image import Photograph
 from ..inputs.windows import joined
-from ..utils.override import answering
+from ..utils.override import override
 from ..utils.randomness import drawn_alike
 
 RAW_HOLDS_NONE = 'raw outputs hold no decisions'
@@ -109,7 +109,7 @@ def _judged(adapter: Adapter, sample: Sample, answers: Mapping[str, Tensor], tol
 def run_test_step_on(adapter: Adapter, image: Tensor) -> list[Any]:
     """Run ``test_step`` on an image that is preprocessed already."""
     ready = dict(inputs=image, data_samples=adapter.data_samples(image))
-    with answering(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), drawn_alike():
+    with override(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), drawn_alike():
         predictions: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
     return predictions
 

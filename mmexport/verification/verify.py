@@ -18,7 +18,7 @@ from ..checker.comparison import Comparison
 from ..checker.kinds import other_kinds
 from ..checker.main import EAGER, judge_samples, verdict
 from ..checker.samples import Sample, write_samples
-from .checker_process import FreshProcess, waiting
+from .checker_process import CheckerProcess, waiting
 from .expected import NOISE, model_floors
 
 MAX_SAMPLE_BYTES = 50_000_000
@@ -32,16 +32,16 @@ class Verification:
     """
 
     backend: str
-    found: Mapping[str, Any] | None
+    result: Mapping[str, Any] | None
     eager_s: float | None = None
 
     @property
     def rows(self) -> list[Comparison]:
-        return [Comparison.from_dict(row) for row in self.found['rows']] if self.found else []
+        return [Comparison.from_dict(row) for row in self.result['rows']] if self.result else []
 
     @property
     def reason(self) -> str | None:
-        return None if self.found is None else verdict(dict(self.found))
+        return None if self.result is None else verdict(dict(self.result))
 
     @property
     def failed_samples(self) -> set[str]:
@@ -51,7 +51,7 @@ class Verification:
     @property
     def seconds(self) -> float | None:
         """Return the median time of a call of the file; None if it did not run."""
-        return self.found.get('p50_s') if self.found else None
+        return self.result.get('p50_s') if self.result else None
 
     @property
     def over_eager(self) -> float | None:
@@ -60,11 +60,11 @@ class Verification:
     @property
     def died(self) -> bool:
         """Return whether the file ended the checker process."""
-        return bool(self.found and self.found.get('died'))
+        return bool(self.result and self.result.get('died'))
 
     @property
     def passed(self) -> bool | None:
-        return None if self.found is None else self.reason is None
+        return None if self.result is None else self.reason is None
 
 
 def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) -> list[Comparison]:
@@ -77,7 +77,7 @@ def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) 
 
 
 def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, device: torch.device, scratch: Path,
-           started: FreshProcess | None = None, raw: Path | None = None, first: Verification | None = None) -> Verification:
+           started: CheckerProcess | None = None, raw: Path | None = None, first: Verification | None = None) -> Verification:
     """Check `artifact` on all `samples` in a new Python process with torch and numpy alone.
 
     A file that cannot be loaded, or that takes the process with it, is one that is not shown to be right.

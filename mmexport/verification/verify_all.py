@@ -12,7 +12,7 @@ from ..artifact import Artifact
 from ..backends.raw_outputs import raw_folder
 from ..checker.samples import Sample
 from ..utils.progress import Progress
-from .checker_process import FreshProcess
+from .checker_process import CheckerProcess
 from .expected import second_look, typical_seconds
 from .verify import Verification, verify
 
@@ -29,7 +29,7 @@ class Proof:
     step: Progress
 
     def verify(self, artifacts: Sequence[Artifact], samples: list[Sample], scratch: Path,
-               checker: FreshProcess | None) -> tuple[list[Verification], list[Sample]]:
+               checker: CheckerProcess | None) -> tuple[list[Verification], list[Sample]]:
         """Return the verdicts and their samples, with more noises for samples in which the file may follow a jump of eager.
 
         Args:
@@ -48,7 +48,7 @@ class Proof:
             return [check if check.passed or check.died else self._checked(artifact, closer, scratch, first=check)
                     for artifact, check in zip(artifacts, checks, strict=True)], closer
 
-    def _checked(self, artifact: Artifact, samples: Sequence[Sample], scratch: Path, checker: FreshProcess | None = None,
+    def _checked(self, artifact: Artifact, samples: Sequence[Sample], scratch: Path, checker: CheckerProcess | None = None,
                  first: Verification | None = None) -> Verification:
         """Return the verdict, with eager's time taken right after the file's own: a machine that others use is not as fast a minute later.
 

@@ -64,7 +64,7 @@ def test_a_task_with_two_inputs_is_exported_and_checked(backend: str, tmp_path: 
     assert (image['name'], earlier['name'], earlier['traced'][1:3]) == ('image', 'earlier', [2, 3])
     assert earlier['dynamic'] == image['dynamic'] == ['batch', 'height', 'width']
     samples, _ = read_samples(report.artifacts[0].folder / 'samples.npz')
-    assert [tensor.dim() for tensor in samples[0].given] == [4, 5]
+    assert [tensor.dim() for tensor in samples[0].file_inputs] == [4, 5]
     command = [sys.executable, str(HERE.parents[1] / 'tools' / 'verify.py'), str(report.artifacts[0].folder), '--trust', '--kind',
                f"likeness={HERE / 'likeness.py'}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from mmexport.adapters.guard import InputGuard
 from mmexport.backends.examples import generic, largest_checked
-from mmexport.backends.exported import held_sizes, program
+from mmexport.backends.exported import program, valid_sizes
 
 AXES = ('batch', 'height', 'width')
 
@@ -52,7 +52,7 @@ def test_a_branch_within_the_ranges_stays_refused() -> None:
     model = Limited(400).eval()
     example = torch.zeros(1, 3, 128, 128)
     found = program.exported_program(model, example, AXES)  # type: ignore[arg-type]
-    assert held_sizes.refused_corner(found, generic(example, AXES), AXES, model.guard.ranges) is not None
+    assert valid_sizes.refused_corner(found, generic(example, AXES), AXES, model.guard.ranges) is not None
 
 
 class Asking(Limited):

@@ -16,8 +16,8 @@ from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.artifact import Artifact
 from mmexport.backends import build_backend, installed_backends, named_backends
-from mmexport.backends.exported.held_sizes import held
 from mmexport.backends.exported.program import exported_program
+from mmexport.backends.exported.valid_sizes import valid_ranges
 from mmexport.backends.onnx.graph import nodes
 from mmexport.errors import LoweringError, SetupError
 from mmexport.inputs.synthetic import picture
@@ -234,11 +234,11 @@ def test_the_manifest_has_the_ranges_that_the_program_holds_for() -> None:
     adapter = build_adapter(seeded('fcn'), outputs='raw')
     with patched('auto'):
         program = exported_program(adapter, torch.zeros(SHAPE), AXES)
-    found = held(program, torch.zeros(SHAPE), AXES)
+    found = valid_ranges(program, torch.zeros(SHAPE), AXES)
     assert found == {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
     image = next(node for node in program.graph.nodes if node.name == 'image')
     program.range_constraints[image.meta['val'].shape[2].node.expr] = ValueRanges(96, 2048)
-    assert held(program, torch.zeros(SHAPE), AXES)['height'] == (96, 2048)
+    assert valid_ranges(program, torch.zeros(SHAPE), AXES)['height'] == (96, 2048)
 
 
 def test_what_is_named_beside_all_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_outputs_go_by_the_names_of_the_manifest(tmp_path: Path, monkeypatch: py
 
 def test_a_file_that_takes_its_process_with_it_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not to look for the module either, which would cost the user the report."""
-    monkeypatch.setattr('mmexport.verification.checker_process.FreshProcess.run',
+    monkeypatch.setattr('mmexport.verification.checker_process.CheckerProcess.run',
                         lambda self, arguments: (-11, 'Fatal Python error: Segmentation fault'))
     monkeypatch.setattr('mmexport.backends.base.load', lambda *args: pytest.fail('it was loaded'))
     found, = Exporter(tiny('fcn', backends=['onnx'], outputs='raw'), work_dir=tmp_path, model=seeded('fcn')).run()

@@ -30,7 +30,7 @@ def test_key_of_a_condition_stays_the_same() -> None:
     found = []
     for watched in [True, False] * 10:
         with nullcontext() if watched else mock.patch.object(recorder, 'size_products_noted', nullcontext):
-            found.append(set(recorder.record_picture(scale, image).seen))
+            found.append(set(recorder.record_picture(scale, image).conditions))
     assert len(found[0]) >= 3
     assert all(keys == found[0] for keys in found)
 
@@ -48,10 +48,10 @@ class Values:
 def test_a_run_without_values_answers_as_the_picture_did() -> None:
     values, image = Values(), torch.cat([torch.full((1, 1, 8, 8), -2.0), torch.zeros(1, 2, 8, 8)], dim=1)
     real = recorder.record_picture(values, image)
-    hollow = recorder.record_sizes(values, (1, 3, 16, 16), {**real.answers, **real.seen})
+    hollow = recorder.record_sizes(values, (1, 3, 16, 16), {**real.answers, **real.conditions})
     assert not hollow.error
-    assert [answer for answer, _ in real.seen.values()] == [True, False, False]
-    assert {key: answer for key, (answer, _) in hollow.seen.items()} == {key: answer for key, (answer, _) in real.seen.items()}
+    assert [answer for answer, _ in real.conditions.values()] == [True, False, False]
+    assert {key: answer for key, (answer, _) in hollow.conditions.items()} == {key: answer for key, (answer, _) in real.conditions.items()}
 
 
 def test_a_run_without_values_asks_under_the_same_keys() -> None:
@@ -59,4 +59,4 @@ def test_a_run_without_values_asks_under_the_same_keys() -> None:
     for _ in range(10):
         real = recorder.record_picture(scale, torch.zeros(2, 3, 24, 32))
         hollow = recorder.record_sizes(scale, (2, 3, 24, 32), {})
-        assert set(hollow.seen) == set(real.seen)
+        assert set(hollow.conditions) == set(real.conditions)

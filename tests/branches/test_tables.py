@@ -60,7 +60,7 @@ def run_of(habit: str) -> Run:
 @pytest.mark.parametrize('habit', ['written_in_place', 'a_global', 'an_attribute', 'contained'])
 def test_each_key_is_a_comparison(habit: str) -> None:
     run = run_of(habit)
-    assert [seen for _, seen in sorted(run.seen.items(), key=lambda item: item[0][2])] == [(True, (8, 8)), (False, (8, 12))]
+    assert [seen for _, seen in sorted(run.conditions.items(), key=lambda item: item[0][2])] == [(True, (8, 8)), (False, (8, 12))]
     assert not run.escaped
 
 
@@ -68,4 +68,4 @@ def test_each_key_is_a_comparison(habit: str) -> None:
 def test_a_table_that_is_not_found_is_not_followed(habit: str) -> None:
     run = run_of(habit)
     assert run.escaped
-    assert not run.seen, 'the key that is met says nothing of the others'
+    assert not run.conditions, 'the key that is met says nothing of the others'

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mmexport import Exporter
 from mmexport.adapters import build_adapter
-from mmexport.device import Audit, audit_model, mended
+from mmexport.device import Audit, audit_model, devices_fixed
 from mmexport.device.preflight import audit_adapter, stop_where_it_would_fail
 from mmexport.errors import DeviceError
 from mmexport.inputs.synthetic import picture
@@ -88,12 +88,12 @@ def test_mended_is_clean_the_same_and_taken_back(fault: str, tmp_path: Path, mon
     found = audit()
     with torch.no_grad():
         wanted = adapter(image)[0]
-        with mended(adapter.model, found, 'cpu') as done:
+        with devices_fixed(adapter.model, found, 'cpu') as done:
             assert torch.equal(adapter(image)[0], wanted)
     assert len(done) == 1
 
     def run_mended() -> None:
-        with mended(adapter.model, found, 'cuda:0'):
+        with devices_fixed(adapter.model, found, 'cuda:0'):
             adapter(image)
 
     after = audit_model(adapter, run_mended, 'cuda', (image,), adapter.model)

@@ -250,7 +250,7 @@ def test_a_diagnosis_that_fails_costs_nothing_but_itself(tmp_path: Path, monkeyp
     def breaks(*args: Any, **kwargs: Any) -> Any:
         raise KeyError('a mistake')
 
-    monkeypatch.setattr('mmexport.diagnosis.consult.why_wrong', breaks)
+    monkeypatch.setattr('mmexport.diagnosis.session.why_wrong', breaks)
     exporter = Exporter(tiny('fcn', outputs='raw', backends=[dict(type='Mistaken', spoil='a layer 1% off')]), model=seeded('fcn'),
                         work_dir=tmp_path)
     report, = exporter.run()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmexport.cli.main import run
-from mmexport.export.progressive import Standing, steps
+from mmexport.export.progressive import PartResults, steps
 from mmexport.verification.test_step import PipelineCheck
 from tests.device.planted import CONFIG, clean_source
 from tests.tiny import seeded, tiny
@@ -54,11 +54,11 @@ def test_a_part_that_is_wrong_replaces_no_smaller_one(tmp_path: Path, monkeypatc
 def test_a_model_that_disagrees_with_test_step_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, photograph_file: Path) -> None:
     monkeypatch.setattr('mmexport.verification.reference.check_sample',
                         lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
-    standing = Standing()
+    results = PartResults()
     cfg = tiny('fcn', inputs=dict(image=str(photograph_file)))
-    list(steps(standing, cfg, None, tmp_path, model=seeded('fcn'), diagnose=False))
-    assert not standing.passed
-    assert standing.lines() == ['torchscript: backbone passes, all does not']
+    list(steps(results, cfg, None, tmp_path, model=seeded('fcn'), diagnose=False))
+    assert not results.passed
+    assert results.lines() == ['torchscript: backbone passes, all does not']
 
 
 def test_a_healthy_model_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

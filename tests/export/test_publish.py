@@ -13,7 +13,7 @@ from mmexport import Exporter
 from mmexport.artifact import Artifact, link, publish, staging_dir
 from mmexport.checker.samples import Sample, read_samples
 from mmexport.errors import CheckpointError, VerificationError
-from mmexport.export.publish import deliver, stopped_runs_noted
+from mmexport.export.publish import publish_report, stopped_runs_noted
 from mmexport.report.facts import Report
 from mmexport.verification.verify import keep_samples
 from tests.tiny import seeded, tiny
@@ -90,14 +90,14 @@ def staged(report: Report, work_dir: Path, passed: bool) -> Report:
     folder = work_dir / '.staging' / 'torchscript'
     shutil.copytree(report.artifacts[0].folder, folder)
     made = Artifact.read(folder)
-    found = dict(report.checks[0].found or {})
+    found = dict(report.checks[0].result or {})
     if not passed:
         found['rows'] = [{**row, 'problem': 'planted'} for row in found['rows']]
-    return replace(report, work_dir=work_dir, artifacts=(made,), checks=(replace(report.checks[0], found=found),))
+    return replace(report, work_dir=work_dir, artifacts=(made,), checks=(replace(report.checks[0], result=found),))
 
 
 def test_what_passed_is_delivered_with_its_report_and_samples(exported: Report, tmp_path: Path) -> None:
-    report = deliver(staged(exported, tmp_path, True), [sample('traced', 4, 0)], keep=True)
+    report = publish_report(staged(exported, tmp_path, True), [sample('traced', 4, 0)], keep=True)
     folder = tmp_path / 'torchscript'
     assert report.artifacts[0].file == folder / 'model.pt'
     assert sorted(path.name for path in folder.iterdir()) == ['manifest.json', 'model.pt', 'report.json', 'samples.npz']
@@ -107,14 +107,14 @@ def test_what_passed_is_delivered_with_its_report_and_samples(exported: Report, 
 
 
 def test_what_failed_lies_apart_and_the_root_says_so(exported: Report, tmp_path: Path) -> None:
-    deliver(staged(exported, tmp_path, True), [], keep=False)
+    publish_report(staged(exported, tmp_path, True), [], keep=False)
     good = (tmp_path / 'torchscript' / 'report.json').read_text()
-    deliver(staged(exported, tmp_path, False), [], keep=False)
+    publish_report(staged(exported, tmp_path, False), [], keep=False)
     assert json.loads((tmp_path / 'failed' / 'torchscript' / 'manifest.json').read_text())['verified'] is False
     assert (tmp_path / 'torchscript' / 'report.json').read_text() == good
     assert json.loads((tmp_path / 'report.json').read_text())['passed'] is False
     # A pass afterwards replaces both.
-    deliver(staged(exported, tmp_path, True), [], keep=False)
+    publish_report(staged(exported, tmp_path, True), [], keep=False)
     assert not (tmp_path / 'failed').exists()
     assert json.loads((tmp_path / 'report.json').read_text())['passed'] is True
 
@@ -123,7 +123,7 @@ def test_a_file_that_was_changed_after_its_check_is_not_delivered(exported: Repo
     report = staged(exported, tmp_path, True)
     report.artifacts[0].file.write_bytes(b'another file')
     with pytest.raises(VerificationError, match='after it was checked'):
-        deliver(report, [], keep=False)
+        publish_report(report, [], keep=False)
     assert not (tmp_path / 'torchscript').exists()
 
 

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mmexport.verification.checker_process import CHECKER, FreshProcess, waiting
+from mmexport.verification.checker_process import CHECKER, CheckerProcess, waiting
 
 
-def alive(process: FreshProcess) -> bool:
+def alive(process: CheckerProcess) -> bool:
     return process._child.poll() is None
 
 

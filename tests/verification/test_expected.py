@@ -19,7 +19,7 @@ IMAGES = {'traced': torch.rand(1, 3, 64, 64), 'another size': torch.rand(1, 3, 9
 
 
 def _noises(runs: NetworkRuns) -> list[str]:
-    return sorted({key[1] for key in runs.seen if key[1].startswith('noise')})
+    return sorted({key[1] for key in runs.outputs if key[1].startswith('noise')})
 
 
 def test_expect_tries_one_noise_on_a_stable_model() -> None:
@@ -31,34 +31,34 @@ def test_expect_tries_one_noise_on_a_stable_model() -> None:
 
 def test_expect_tries_all_noises_if_one_image_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter, runs = simple(), NetworkRuns()
-    calm: Callable[[Tensor], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = adapter.watch
+    calm: Callable[[Tensor], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = adapter.run_with_evidence
 
-    def watch(image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    def noisy(image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         raw, seen = calm(image)
         known = any(torch.equal(image, own) for own in IMAGES.values())
         # Noise turns the upper half of the first picture's outputs over.
         jumped = tuple(torch.cat([-out[:, :, :32], out[:, :, 32:]], dim=2) for out in raw)
         return (raw if known or image.shape[2] == 96 else jumped), seen
 
-    monkeypatch.setattr(adapter, 'watch', watch)
+    monkeypatch.setattr(adapter, 'run_with_evidence', noisy)
     samples = expect(adapter, IMAGES, 1e-4, 3, runs, as_given=IMAGES)
     assert samples[0].floors['logits'] > 0.1
     assert samples[1].floors['logits'] == 0
     assert _noises(runs) == ['noise 0', 'noise 1', 'noise 2']
-    assert len(runs.seen) == 8
+    assert len(runs.outputs) == 8
 
 
 def test_expect_replaces_a_small_image_with_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = simple()
     image = torch.rand(1, 3, 64, 64)
-    calm = adapter.watch
+    calm = adapter.run_with_evidence
 
-    def watch(asked: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    def noisy(asked: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         (logits,), seen = calm(asked)
         near = 0 < float((asked - image).abs().max()) < 1e-3
         return (-logits if near else logits,), seen
 
-    monkeypatch.setattr(adapter, 'watch', watch)
+    monkeypatch.setattr(adapter, 'run_with_evidence', noisy)
     moved, given = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 1, NetworkRuns())
     assert (moved.name, moved.floors) == ('traced', {'logits': 0.0})
     assert 1e-3 < float((moved.image - image).abs().max()) < 0.1
@@ -69,15 +69,15 @@ def test_expect_replaces_a_small_image_with_jumps(monkeypatch: pytest.MonkeyPatc
 def test_expect_moves_synthetic_images_off_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = simple()
     image = torch.rand(1, 3, 64, 64)
-    calm = adapter.watch
+    calm = adapter.run_with_evidence
 
-    def watch(asked: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    def noisy(asked: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         # On the picture itself, and on it with noise of 1e-6, two cells lie at the threshold.
         at_the_edge = bool((asked - image).abs().max() < 1e-3)
         _ = torch.tensor([0.5, 0.500001, 0.7] if at_the_edge else [0.4, 0.6, 0.7]) < 0.5
         return calm(asked)
 
-    monkeypatch.setattr(adapter, 'watch', watch)
+    monkeypatch.setattr(adapter, 'run_with_evidence', noisy)
     synthetic, own = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 0, NetworkRuns())
     assert torch.equal(own.image, image)
     assert 1e-3 < float((synthetic.image - image).abs().max()) < 0.1
@@ -188,7 +188,7 @@ def test_with_patched_adds_patched_outputs() -> None:
     for before, after in zip(samples, done, strict=True):
         assert torch.equal(after.patched['labels'], 1 - before.expected['labels'])
         assert after.expected is before.expected and after.raw is before.raw
-    assert {key[1] for key in runs.seen} == {'eager'}
+    assert {key[1] for key in runs.outputs} == {'eager'}
 
 
 def test_typical_seconds_times_the_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,10 +247,10 @@ def test_decisions_are_made_once_with_the_image_and_recorded() -> None:
     sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, runs)
     assert [tuple(image.shape) for image, _ in asked] == [(1, 3, 8, 8)]
     assert torch.equal(sample.evidence['seen'], IMAGE.mean(dim=1))
-    assert [(site.kind, seen[0]) for (site, _, _), seen in runs.branches['photograph'].seen.items()] == [('size', True)]
+    assert [(site.kind, seen[0]) for (site, _, _), seen in runs.branches['photograph'].conditions.items()] == [('size', True)]
     quiet = NetworkRuns()
     expect(adapter, {'photograph': IMAGE}, 1e-4, 0, quiet)
-    assert len(quiet.branches['photograph'].seen) == 1
+    assert len(quiet.branches['photograph'].conditions) == 1
 
 
 def test_without_noises_nothing_jumps() -> None:

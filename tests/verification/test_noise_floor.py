@@ -5,15 +5,15 @@ from torch import Tensor
 
 from mmexport.adapters import build_adapter
 from mmexport.inputs.synthetic import picture
-from mmexport.verification.noise_floor import FEW, WIDTH, Counted, clear_of_cliffs
+from mmexport.verification.noise_floor import FEW, WIDTH, NearThresholdCounter, move_off_thresholds
 from tests.tiny import SHAPE, seeded
 
 
 def test_comparisons_near_their_threshold_are_counted() -> None:
     values = torch.tensor([0.5, 0.5 + WIDTH / 4, 0.5 - WIDTH / 4, 0.6, 1.0])
-    with Counted() as counted:
+    with NearThresholdCounter() as counter:
         values < 0.5, values >= torch.full((5,), 0.6), values.int() > 0, values.sum() * 2
-    assert counted.undecided == 4
+    assert counter.count == 4
 
 
 def test_an_image_with_few_close_calls_is_moved_and_one_with_many_is_left() -> None:
@@ -24,28 +24,28 @@ def test_an_image_with_few_close_calls_is_moved_and_one_with_many_is_left() -> N
         asked.append(candidate)
         return [2, 2, 1, 3, 0][len(asked) - 1]
 
-    moved = clear_of_cliffs(image, few)
+    moved = move_off_thresholds(image, few)
     assert len(asked) == 5
     assert moved is asked[-1]
     assert 0 < float((moved - image).abs().max()) < 0.1
-    assert clear_of_cliffs(image, lambda _: FEW + 1) is image
+    assert move_off_thresholds(image, lambda _: FEW + 1) is image
     # Where none is free of them, the best is taken.
     counts = iter([3, 3, 2, 3, 1, 3, 3, 3, 3])
-    assert not torch.equal(clear_of_cliffs(image, lambda _: next(counts)), image)
+    assert not torch.equal(move_off_thresholds(image, lambda _: next(counts)), image)
     assert next(counts, None) is None
 
 
 def test_masked_attention_is_a_comparison_that_is_seen() -> None:
     """As many as the masks have cells would lie within a width of everything."""
     adapter = build_adapter(seeded('mask2former_r50'), outputs='raw')
-    with torch.no_grad(), Counted() as counted:
-        adapter.watch(picture(SHAPE, 0, adapter))
-        narrow = counted.undecided
+    with torch.no_grad(), NearThresholdCounter() as counter:
+        adapter.run_with_evidence(picture(SHAPE, 0, adapter))
+        narrow = counter.count
     import mmexport.verification.noise_floor as cliffs
     width, cliffs.WIDTH = cliffs.WIDTH, 0.5
     try:
-        with torch.no_grad(), Counted() as counted:
-            adapter.watch(picture(SHAPE, 0, adapter))
+        with torch.no_grad(), NearThresholdCounter() as counter:
+            adapter.run_with_evidence(picture(SHAPE, 0, adapter))
     finally:
         cliffs.WIDTH = width
-    assert narrow < 50 < 1000 < counted.undecided
+    assert narrow < 50 < 1000 < counter.count

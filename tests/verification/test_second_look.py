@@ -38,9 +38,9 @@ def test_second_look_excuses_only_jumps_of_eager(jumps: bool, tmp_path: Path,
     wrong[:, :, :1] += 4e-3 * wrong.abs().max()
     samples[2] = replace(samples[2], expected={'logits': wrong})
     assert samples[2].floors == {'logits': 0.0}
-    calm = adapter.watch
+    calm = adapter.run_with_evidence
 
-    def watch(image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    def noisy(image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         (logits,), seen = calm(image)
         known = torch.equal(image, samples[2].image)
         # With noise eager jumps there and back, or stays where it is.
@@ -49,7 +49,7 @@ def test_second_look_excuses_only_jumps_of_eager(jumps: bool, tmp_path: Path,
             turned[:, :, :1] += 4e-3 * logits.abs().max()
         return (turned,), seen
 
-    monkeypatch.setattr(adapter, 'watch', watch)
+    monkeypatch.setattr(adapter, 'run_with_evidence', noisy)
     proof = Proof(adapter, 1e-4, torch.device('cpu'), Progress())
     checks, looked = proof.verify(report.artifacts, samples, tmp_path / 'scratch', None)
     assert checks[0].passed is jumps, checks[0].reason
@@ -57,7 +57,7 @@ def test_second_look_excuses_only_jumps_of_eager(jumps: bool, tmp_path: Path,
     assert looked[0].floors == samples[0].floors
     # What passed at first was not run again, and stays in the verdict.
     assert sorted({row.sample for row in checks[0].rows}) == ['same shape', 'tall', 'traced']
-    assert checks[0].found is not None and checks[0].found['vacuous'] == {}
+    assert checks[0].result is not None and checks[0].result['vacuous'] == {}
 
 
 def failing(name: str, stage: str = EAGER, problem: str | None = None, **figures: float) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def test_verify_writes_all_samples_and_cleans_up(tmp_path: Path) -> None:
     assert (check.passed, check.reason, check.failed_samples, check.died) == (True, None, set(), False)
     assert check.backend == 'torchscript'
     assert [row.sample for row in check.rows] == ['traced', 'same shape', 'wide', 'tall']
-    assert check.found is not None and check.seconds == check.found['p50_s'] > 0
+    assert check.result is not None and check.seconds == check.result['p50_s'] > 0
     scratch = tmp_path / 'scratch' / 'deep'
     assert process.asked == [[str(tmp_path / 'a'), '--samples', str(scratch / 'all_samples.npz'), '--device', 'cpu', '--out',
                               str(scratch / 'found.json'), '--trust', '--runner', str(RUNNER)]]
@@ -109,7 +109,7 @@ def test_verify_without_result_file_fails(code: int, said: str, problem: str, di
     assert (row.sample, row.output, row.stage, row.kind, row.tolerance, row.problem) == ('(all)', '(all)', EAGER, 'count', 1e-4, problem)
     assert check.backend == 'torchscript'
     assert (check.died, check.passed, check.reason, check.seconds) == (died, False, f'(all), (all): {problem}', None)
-    assert check.found == dict(stale=None, rows=[row.as_dict()], vacuous={}, little_change={}, classes=None, died=died)
+    assert check.result == dict(stale=None, rows=[row.as_dict()], vacuous={}, little_change={}, classes=None, died=died)
     assert not (tmp_path / 'scratch' / 'deep' / 'all_samples.npz').exists()
 
 
@@ -140,7 +140,7 @@ def test_second_verify_reruns_failed_samples_only(tmp_path: Path) -> None:
     assert [(row.sample, row.floor) for row in second.rows] == [('traced', 0.02), ('same shape', 0.0), ('wide', 0.02), ('tall', 0.0)]
     assert second.passed
     # Of the two that were run no two have one shape: vacuity is judged over all.
-    assert second.found is not None and second.found['vacuous'] == {} and second.found['little_change'] == {}
+    assert second.result is not None and second.result['vacuous'] == {} and second.result['little_change'] == {}
 
 
 def test_second_verify_maps_repeated_rows_to_samples(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_second_verify_of_replaced_file_is_stale(tmp_path: Path) -> None:
     first = judged(made, given, tmp_path, InProcess())
     made.file.write_bytes(b'other')
     second = judged(made, given, tmp_path, InProcess(), first=first)
-    assert second.found is not None and second.found['rows'] == []
+    assert second.result is not None and second.result['rows'] == []
     assert 'is not the file of this manifest' in str(second.reason)
 
 

@@ -60,7 +60,7 @@ class _Rewriting:
     def __init__(self, program: ExportedProgram, table: Table | None) -> None:
         if table is None or any(spec.kind is not OutputKind.USER_OUTPUT for spec in program.graph_signature.output_specs):
             raise AsAWholeError
-        self.program, self.table, self.kept = program, dict(table), _kept_composites()
+        self.program, self.table, self.composites = program, dict(table), _kept_composites()
         self.writes, self.graph = Writes(program.graph.nodes), fx.Graph()
         self.now: dict[fx.Node, Any] = {}
         self.sizes: dict[Any, fx.Node] = {}
@@ -86,7 +86,7 @@ class _Rewriting:
         target = functional(node) if is_write(node) else target
         if target in self.table:
             return self._inlined(node, self.table[target])
-        if target not in self.kept and torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), 'CompositeImplicitAutograd'):
+        if target not in self.composites and torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), 'CompositeImplicitAutograd'):
             return self._inlined(node, target)
         return self._copied(node, self.now, target)
 

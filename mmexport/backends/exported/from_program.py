@@ -21,9 +21,9 @@ from ..base import Backend, Run, build_backend, name_of
 from ..examples import input_specs_of
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from .cutting import cut_program
-from .held_sizes import conditions_of, held, narrowed
 from .probing import right_form
 from .program import exported_program, part_program, silenced, unavailable, warned
+from .valid_sizes import conditions_of, narrowed, valid_ranges
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -70,7 +70,7 @@ class ProgramBackend(Backend):
             if op.probe is not None and op.name in self.forms and op.occurs_in(adapter):
                 forms[op.name], tried[op.name] = right_form(self, example.device, op)
         facts = dict(sampling=forms, canary=tried) if forms else {}
-        return self.with_forms(forms).lower_as_it_is(adapter, example, folder, manifest, **facts)
+        return self.with_forms(forms)._lower(adapter, example, folder, manifest, **facts)
 
     @property
     def forms(self) -> dict[str, str]:
@@ -96,13 +96,13 @@ class ProgramBackend(Backend):
         options = ' '.join(f'{name}={value}' for name, value in sorted(vars(self.exact()).items()) if name != '_other_forms')
         return ' '.join(filter(None, (self.name, options, *(f'{name} {installed_version(name)}' for name in self.packages))))
 
-    def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
+    def _lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         """Lower with the present `forms`; `facts` go into the manifest too."""
         dynamic = manifest['inputs'][0]['dynamic']
         with with_raw(adapter) as raw:
             program = exported_program(adapter, example, dynamic, **self.forms)
         specs = input_specs_of(adapter)
-        ranges = held(program, example, dynamic, specs)
+        ranges = valid_ranges(program, example, dynamic, specs)
         signed = self.signed(manifest, dict(torch=torch.__version__, strict=False, ranges=ranges, tracer_warnings=warned(program),
                                             **facts))
         conditions = conditions_of(program, specs)
@@ -138,7 +138,7 @@ class ProgramBackend(Backend):
             self._converted(part, program, Path(folder), names, [InputSpec(f'input_{number}', ()) for number in range(len(inputs))])
         return program.module()  # type: ignore[return-value]
 
-    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
+    def intermediate(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
         return 'exported', exported_program(adapter, example, dynamic, **self.forms).module()  # type: ignore[return-value]
 
     def _converted(self, module: nn.Module, program: ExportedProgram, folder: Path, names: Sequence[str],
@@ -160,7 +160,8 @@ def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:
     message = ' '.join(map(str, causes(exc)))
     decomposed = set(re.findall(r"op='\w+\.(\w+)'", message))
     for node in program.graph.nodes:
-        named = f'%{node.name} ' in message or (node.op == 'call_function' and (str(node.target) in message or _core(node.target) in decomposed))
+        operator = node.op == 'call_function' and (str(node.target) in message or _core(node.target) in decomposed)
+        named = operator or f'%{node.name} ' in message
         if named and node.meta.get('stack_trace'):
             return str(node.meta['stack_trace'])
     return None

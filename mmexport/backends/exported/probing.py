@@ -73,7 +73,7 @@ def _right(backend: ProgramBackend, form: str, device: torch.device, op: Op) -> 
     generator = torch.Generator().manual_seed(0)
     manifest = dict(inputs=[dict(name='image', dynamic=['batch'])], outputs=[spec.as_dict() for spec in probe.specs])
     with TemporaryDirectory() as folder, torch.no_grad():
-        artifact = trial.lower_as_it_is(probe, torch.zeros(1, 3, 16, 16, device=device), Path(folder) / backend.name, manifest)
+        artifact = trial._lower(probe, torch.zeros(1, 3, 16, 16, device=device), Path(folder) / backend.name, manifest)
         run = trial.load(artifact, device)
         pairs = []
         for batch in (1, 3):

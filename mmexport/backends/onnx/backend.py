@@ -68,9 +68,9 @@ class ONNX(ProgramBackend):
             return f'{", ".join(missing)} not installed: pip install "mmexport[onnx]" or pip install {" ".join(missing)}'
         return super().unavailable() if self.dynamo else None
 
-    def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
+    def _lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         if self.dynamo:
-            return super().lower_as_it_is(adapter, example, folder, manifest, **facts)
+            return super()._lower(adapter, example, folder, manifest, **facts)
         dynamic = manifest['inputs'][0]['dynamic']
         names = [spec.name for spec in adapter.specs]
         specs = input_specs_of(adapter)
@@ -93,9 +93,9 @@ class ONNX(ProgramBackend):
         self._from_trace(part, inputs, answers, {f'input_{number}': {} for number in range(len(inputs))})
         return self._traced(part, inputs)  # type: ignore[no-any-return]
 
-    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
+    def intermediate(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
         if self.dynamo:
-            return super().halfway(adapter, example, dynamic)
+            return super().intermediate(adapter, example, dynamic)
         return 'traced', self._traced(adapter, inputs_for(adapter, example))
 
     def _traced(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:

@@ -22,7 +22,8 @@ def halved(proto: Any) -> tuple[Any, dict[str, Any]]:
     from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
     from onnxruntime.transformers.onnx_model import OnnxModel
     places = sampling_locations(proto)
-    converted = convert_float_to_float16(proto, keep_io_types=True, op_block_list=[*DEFAULT_OP_BLOCK_LIST, *KEPT_OPS], node_block_list=places)
+    converted = convert_float_to_float16(proto, keep_io_types=True, op_block_list=[*DEFAULT_OP_BLOCK_LIST, *KEPT_OPS],
+                                         node_block_list=places)
     # It puts its casts behind everything.
     sortable = OnnxModel(converted)
     sortable.topological_sort()

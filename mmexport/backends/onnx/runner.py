@@ -74,8 +74,8 @@ class Session:
         self.placed = {provider: {kind for _, kind in nodes} for provider, nodes in placed.items()}
         stray_operators = strays(placed.get(CPU, ()), self.file) if self.device.type == 'cuda' else []
         if stray_operators:
-            raise RuntimeError(f'asked for on CUDA, these run on the CPU: {", ".join(stray_operators[:8])}; another opset may have CUDA kernels for '
-                               'them (GridSample: 16 to 19)')
+            raise RuntimeError(f'asked for on CUDA, these run on the CPU: {", ".join(stray_operators[:8])}; another opset may have CUDA '
+                               'kernels for them (GridSample: 16 to 19)')
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         names = [value.name for value in self.session.get_inputs()]

@@ -21,7 +21,7 @@ from ...errors import ConfigError, LoweringError
 from ...registry import BACKENDS
 from ..examples import inputs_for
 from ..exported.from_program import ProgramBackend
-from ..exported.held_sizes import RANGES, input_nodes
+from ..exported.valid_sizes import RANGES, input_nodes
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -51,10 +51,10 @@ class TensorRT(ProgramBackend):
         self.precision, self.require_full_compilation, self.min_block_size = precision, require_full_compilation, int(min_block_size)
         self.largest = largest
 
-    def lower_as_it_is(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
+    def _lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         # The program was made with another example, see `generic`; the engines are tuned for the user's.
         self.traced = [tuple(tensor.shape) for tensor in inputs_for(adapter, example)]
-        return super().lower_as_it_is(adapter, example, folder, manifest, **facts)
+        return super()._lower(adapter, example, folder, manifest, **facts)
 
     def unavailable(self) -> str | None:
         if find_spec('torch_tensorrt') is None:
@@ -94,7 +94,8 @@ class TensorRT(ProgramBackend):
         traced = self.traced or [tuple(example.shape) for example in examples]
         for spec, node, example, shape in zip(inputs, input_nodes(program), examples, traced, strict=True):
             least, usual, most = shapes(shape, [spec.axes[axis] for axis in _open(node)], self.largest, spec.axes)
-            engine_inputs.append(torch_tensorrt.Input(min_shape=least, opt_shape=usual, max_shape=most, dtype=example.dtype, name=spec.name))
+            engine_inputs.append(torch_tensorrt.Input(min_shape=least, opt_shape=usual, max_shape=most, dtype=example.dtype,
+                                                      name=spec.name))
         return engine_inputs
 
 

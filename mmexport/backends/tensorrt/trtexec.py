@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...adapters.specs import IMAGE
-from ..exported.held_sizes import RANGES
+from ..exported.valid_sizes import RANGES
 
 
 def trtexec_line(file: str, inputs: Sequence[Mapping[str, Any]]) -> str | None:

@@ -14,8 +14,8 @@ from ...adapters.specs import IMAGE, InputSpec
 from ...registry import BACKENDS
 from ..exported.cutting import cut_program
 from ..exported.from_program import ProgramBackend
-from ..exported.held_sizes import input_nodes
 from ..exported.program import silenced
+from ..exported.valid_sizes import input_nodes
 from ..torchscript.backend import INSIDE
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ class TorchScript(Backend):
 
     name = 'torchscript'
     repro = f'torch.jit.save(torch.jit.freeze({TRACED}), "part.pt")\n'
-    repro_halfway = TRACED
+    repro_intermediate = TRACED
     traces = True
 
     def __init__(self, optimize_numerics: bool = True) -> None:
@@ -81,7 +81,7 @@ class TorchScript(Backend):
         self._save(frozen, io.BytesIO(), {})
         return frozen  # type: ignore[no-any-return]
 
-    def halfway(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
+    def intermediate(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
         return 'traced', self._trace(adapter, inputs_for(adapter, example))[0]
 
     @staticmethod

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmexport.backends.exported import held_sizes, layout_guards, program
+from mmexport.backends.exported import layout_guards, program, valid_sizes
 from mmexport.checker.conditions import refused
 from mmexport.ops.sizes import missing
 
@@ -73,7 +73,7 @@ def test_a_check_of_the_models_own_stays(habit: Callable[[Tensor, int, int], Ten
 
 def test_a_check_that_the_graph_cannot_hold_is_for_the_runner() -> None:
     found = program._exported(Head(halves).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
-    conditions = held_sizes.conditions_of(found)
+    conditions = valid_sizes.conditions_of(found)
     assert refused(conditions, dict(batch=1, height=2048, width=64)) is not None
     assert refused(conditions, dict(batch=1, height=480, width=96)) is None
 
@@ -108,7 +108,8 @@ def test_a_layout_of_the_example_is_no_range_of_sizes(habit: Callable[[Tensor, i
     head = Head(habit).eval()
     example = torch.zeros(2, 3, 480, 544)
     found = program._exported(head, (example,), DIMS, {})
-    assert held_sizes.held(found, example, ('batch', 'height', 'width')) == held_sizes.ranges(example, ('batch', 'height', 'width'))
+    axes = ('batch', 'height', 'width')
+    assert valid_sizes.valid_ranges(found, example, axes) == valid_sizes.ranges(example, axes)
     for size in [(1, 3, 64, 64), (3, 3, 64, 640), (1, 3, 1024, 64), (1, 3, 257, 1033)]:
         image = torch.randn(size)
         torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)
@@ -126,11 +127,11 @@ def windows(y: Tensor, h: int, w: int) -> Tensor:
 def test_decomposing_adds_no_conditions(habit: Callable[[Tensor, int, int], Tensor]) -> None:
     """What ONNX's converter asks about sizes was taken for conditions of the program, and OpenVINO then refused a Swin's width."""
     found = program._exported(Head(habit).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
-    before = held_sizes.conditions_of(found)
+    before = valid_sizes.conditions_of(found)
     found.run_decompositions()
     width = next(node for node in found.graph.nodes if node.name == 'image').meta['val'].shape[3].node.expr
     layout_guards.sizes_of(found).deferred_runtime_asserts.setdefault(width, []).append(SimpleNamespace(expr=width > 7))
-    assert held_sizes.conditions_of(found) == before
+    assert valid_sizes.conditions_of(found) == before
 
 
 def sliced(y: Tensor, h: int, w: int) -> Tensor:
@@ -149,7 +150,7 @@ def test_a_size_that_decides_a_number_is_right_or_refused(habit: Callable[[Tenso
     torch.manual_seed(0)
     head = Head(habit).eval()
     found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
-    limits = held_sizes.held(found, torch.zeros(2, 3, 480, 544), ('batch', 'height', 'width'))
+    limits = valid_sizes.valid_ranges(found, torch.zeros(2, 3, 480, 544), ('batch', 'height', 'width'))
     image = torch.randn(1, 3, rows, 256)
     if not limits['height'][0] <= rows <= limits['height'][1]:
         return

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 SMALL = 4096
 
 
-class Hollow(TorchDispatchMode):
+class ShapesOnly(TorchDispatchMode):
     """Run a model without values, on the meta device; small integer tensors (tables of sizes) keep theirs."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:

@@ -61,7 +61,7 @@ def sides_of(program: ExportedProgram, specs: Sequence[InputSpec]) -> dict[str, 
     return sides
 
 
-def held(program: ExportedProgram, example: Tensor, dynamic: Sequence[str],
+def valid_ranges(program: ExportedProgram, example: Tensor, dynamic: Sequence[str],
          specs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, tuple[int, int]]:
     """Return the open axes and the sizes that `program` itself says it holds for: what the model's code decided narrows `ranges`."""
     limits, sides = ranges(example, dynamic), sides_of(program, specs)
@@ -109,7 +109,7 @@ def is_fixed(side: Any, program: ExportedProgram) -> bool:
 def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], checked: Mapping[str, Sequence[int]],
                    specs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, int] | None:
     """Return a corner of the `checked` ranges (by open axis) that `program` does not hold for; None where there is none."""
-    limits, conditions = held(program, example, dynamic, specs), conditions_of(program, specs)
+    limits, conditions = valid_ranges(program, example, dynamic, specs), conditions_of(program, specs)
     fixed = {name: (int(example.shape[axis]),) for name, axis in AXIS.items()}
     for corner in product(*(checked.get(name, only) if name in dynamic else only for name, only in fixed.items())):
         sizes = dict(zip(AXIS, corner, strict=True))
@@ -121,8 +121,8 @@ def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[
     return None
 
 
-def narrowed(spec: dict[str, Any], held: dict[str, tuple[int, int]], conditions: list[str]) -> dict[str, Any]:
+def narrowed(spec: dict[str, Any], valid: dict[str, tuple[int, int]], conditions: list[str]) -> dict[str, Any]:
     """Return the manifest's description of an input, where the program holds for fewer sizes than were tried."""
-    limits = {name: [max(low, held[name][0]), min(high, held[name][1])] if name in held else [low, high]
+    limits = {name: [max(low, valid[name][0]), min(high, valid[name][1])] if name in valid else [low, high]
               for name, (low, high) in spec.get('ranges', {}).items()}
     return {**spec, 'ranges': limits, 'conditions': conditions}

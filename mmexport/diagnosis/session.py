@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mmengine.config import Config
 
 
-class Consultation:
+class DiagnosisSession:
     """Collect the diagnoses of one run in `found`; with `on` False none are made.
 
     Args:
@@ -48,7 +48,7 @@ class Consultation:
                  step: Progress, on: bool = True) -> None:
         self.cfg, self.dynamic, self.multiple, self.tolerance, self.folder = cfg, tuple(dynamic), multiple, tolerance, folder
         self.patches, self.step, self.on = patches, step, on
-        self.found: list[Diagnosis] = []
+        self.diagnoses: list[Diagnosis] = []
 
     def on_lowering(self, backend: Backend, adapter: Adapter, example: Tensor, error: LoweringError) -> None:
         """Diagnose why `backend` cannot lower `adapter`; call it with the patches applied."""
@@ -70,7 +70,7 @@ class Consultation:
         if bad:
             with self._looking('Looking for the patch that is wrong', 'eager'), adapter.unguarded():
                 image = self._sample(samples, bad).image.to(adapter.preprocess.mean.device)
-                self.found.append(why_patched_differs(adapter, image, self.patches, self.tolerance, self._jumps(samples)))
+                self.diagnoses.append(why_patched_differs(adapter, image, self.patches, self.tolerance, self._jumps(samples)))
             return
         for check in failed:
             backend = next(backend for backend in backends if backend.name == check.backend)
@@ -78,7 +78,7 @@ class Consultation:
             wrong = next((row for row in failing if row.kind != REFUSED), failing[0] if failing else None)
             if wrong and check.died:
                 message = f'{wrong.problem}; it is not looked into, for it would end this process too'
-                self.found.append(finding(backend.name, 'file', None, adapter, message))
+                self.diagnoses.append(finding(backend.name, 'file', None, adapter, message))
             elif wrong:
                 with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches(), adapter.unguarded():
                     diagnosis, part = self._where(backend, adapter, samples, wrong)
@@ -87,7 +87,7 @@ class Consultation:
 
     def _keep(self, diagnosis: Diagnosis, part: Part | None) -> None:
         """Keep the finding, and a repro of it if that fails when it is run."""
-        self.found.append(diagnosis)
+        self.diagnoses.append(diagnosis)
         place = write_repro(diagnosis, part, self.cfg, self.folder / f'repro_{diagnosis.backend}.py')
         if place is None:
             return
@@ -95,7 +95,8 @@ class Consultation:
         if other_error is None:
             place.unlink()
         else:
-            self.found[-1] = replace(diagnosis, repro=f'{place.parent.name}/{place.name}' + (f' ({other_error})' if other_error else ''))
+            repro = f'{place.parent.name}/{place.name}' + (f' ({other_error})' if other_error else '')
+            self.diagnoses[-1] = replace(diagnosis, repro=repro)
 
     @contextmanager
     def _looking(self, what: str, backend: str) -> Iterator[None]:
@@ -104,9 +105,9 @@ class Consultation:
                 yield
         except KeyboardInterrupt:
             self.on = False
-            self.found.append(Diagnosis(backend, 'diagnosis', '', 'the diagnosis', None, None, None, None, 'interrupted', None, None))
+            self.diagnoses.append(Diagnosis(backend, 'diagnosis', '', 'the diagnosis', None, None, None, None, 'interrupted', None, None))
         except Exception as exc:  # It must not cost the user the report of what it was to explain; that it failed is said in there.
-            self.found.append(Diagnosis(backend, 'diagnosis', '', 'the diagnosis', None, None, None, None,
+            self.diagnoses.append(Diagnosis(backend, 'diagnosis', '', 'the diagnosis', None, None, None, None,
                                         f'it failed itself, please report it: {type(exc).__name__}: {first_line(exc)}', None, None))
 
     def _where(self, backend: Backend, adapter: Adapter, samples: Sequence[Sample], wrong: Comparison) -> tuple[Diagnosis, Part | None]:

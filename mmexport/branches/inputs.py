@@ -28,8 +28,8 @@ Add = Callable[[str, Tensor], tuple[Sample, Run] | None]
 
 
 @dataclass
-class Settled:
-    """Hold the result of `settle`.
+class BranchInputs:
+    """Hold the result of `inputs_for_branches`.
 
     Attributes:
         branches: of the model.
@@ -42,9 +42,9 @@ class Settled:
     given_up: list[str] = field(default_factory=list)
 
 
-def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape, int], Tensor],
+def inputs_for_branches(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape, int], Tensor],
            plain: Callable[[str, Shape], Tensor], add: Add, keep: Collection[str], note: str | None = None,
-           every_picture: bool = False) -> Settled:
+           every_picture: bool = False) -> BranchInputs:
     """Find the branches of the model, and inputs at the sizes and of the pictures that turn those which no input turned so far.
 
     Where a size turns one at which nothing can be compared, or there are too many of them, the ranges shrink until they leave it out.
@@ -59,7 +59,7 @@ def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape
         every_picture: add all plain pictures, also those that turn nothing.
     """
     if note is not None:
-        return Settled(Branches(note=f'not recorded: {note}'))
+        return BranchInputs(Branches(note=f'not recorded: {note}'))
     log.scene = scene
     search = _Search(log, multiple, scene, add)
     unresolved = search.turn(ranges)
@@ -82,7 +82,7 @@ def settle(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape
                                    f'model raises {log.why_pictures}')
     left = still_turned(log, unresolved)
     samples = [sample for sample in search.samples if sample.name not in given_up]
-    return Settled(judge_branches(log, left, looked, avoided - set(left)), samples,
+    return BranchInputs(judge_branches(log, left, looked, avoided - set(left)), samples,
                    [name for name in given_up if all(sample.name != name for sample in search.samples)])
 
 
@@ -156,7 +156,7 @@ def _plain(log: BranchLog, plain: Callable[[str, Shape], Tensor], add: Add, ever
             continue
         if made is None:
             continue
-        if every or any(key in made[1].seen and made[1].seen[key][0] not in log.answers(key) for key in keys):
+        if every or any(key in made[1].conditions and made[1].conditions[key][0] not in log.answers(key) for key in keys):
             samples.append(made[0])
             log.runs[kind], log.shapes[kind] = made[1], (made[0].image.shape[0], *made[0].image.shape[2:])  # type: ignore[assignment]
     return samples

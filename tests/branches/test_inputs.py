@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import mmexport
-from mmexport.branches import Branches, BranchLog, Run, Settled, Unclear, recorded, settle
+from mmexport.branches import Branches, BranchInputs, BranchLog, Run, Unclear, inputs_for_branches, recorded
 from mmexport.branches.search import Shape
 from mmexport.checker.samples import Sample
 
@@ -19,17 +19,17 @@ CALLED = compile('model(image)', str(Path(mmexport.__file__).parent / 'called.py
 RANGES = dict(height=(64, 320), width=(64, 320))
 
 
-def settled(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any]) -> tuple[Branches, list[Sample]]:
+def found_inputs(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any]) -> tuple[Branches, list[Sample]]:
     """`model` was run on two squares and on the corners of the ranges between them, and the ranges must contain all of them."""
     found = searched(model, add, keep=('small', 'large', 'wide', 'tall'))
     return found.branches, found.samples
 
 
-def searched(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any], keep: Sequence[str], **more: Shape) -> Settled:
+def searched(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any], keep: Sequence[str], **more: Shape) -> BranchInputs:
     shapes: dict[str, Shape] = {'small': (1, 64, 64), 'large': (1, 320, 320), 'wide': (1, 64, 320), 'tall': (1, 320, 64), **more}
     runs = {name: run_of(model, torch.zeros(1, 3, *shape[1:])) for name, shape in shapes.items()}
     log = BranchLog(model, 3, runs, shapes)
-    return settle(log, RANGES, 1, lambda shape, seed: torch.full((shape[0], 3, *shape[1:]), float(seed)),
+    return inputs_for_branches(log, RANGES, 1, lambda shape, seed: torch.full((shape[0], 3, *shape[1:]), float(seed)),
                   lambda kind, shape: torch.zeros(1, 3, *shape[1:]), add, keep)
 
 
@@ -51,7 +51,7 @@ def sample_of(model: Callable[[Tensor], Tensor], name: str, image: Tensor) -> tu
 
 
 def test_a_size_that_turns_a_branch_is_added() -> None:
-    branches, samples = settled(between, lambda name, image: sample_of(between, name, image))
+    branches, samples = found_inputs(between, lambda name, image: sample_of(between, name, image))
     assert any(100 < sample.image.shape[2] < 140 for sample in samples)
     assert [site.text for site in branches.turned]
     assert not branches.unresolved
@@ -66,7 +66,7 @@ def test_another_picture_is_taken_where_eager_is_not_sure_of_one() -> None:
             raise Unclear(name)
         return sample_of(between, name, image)
 
-    branches, samples = settled(between, add)
+    branches, samples = found_inputs(between, add)
     assert asked[:3] == [0.0, 1.0, 2.0]
     assert samples
     assert not branches.unresolved
@@ -76,16 +76,16 @@ def test_a_branch_that_could_not_be_compared_is_unresolved() -> None:
     def add(name: str, image: Tensor) -> Any:
         raise Unclear(name)
 
-    branches, samples = settled(between, add)
+    branches, samples = found_inputs(between, add)
     assert samples == []
     assert branches.unresolved
-    assert 'test_settle.py' in branches.reasons[0]
+    assert 'test_inputs.py' in branches.reasons[0]
 
 
 @pytest.mark.parametrize('refused', [range(100, 140), range(100, 125)])
 def test_a_size_that_eager_does_not_take_leads_to_another(refused: range) -> None:
     """Where all sizes that turn it are refused, nothing can go wrong; else one of the others is checked."""
-    branches, samples = settled(between, lambda name, image: None if image.shape[2] in refused else sample_of(between, name, image))
+    branches, samples = found_inputs(between, lambda name, image: None if image.shape[2] in refused else sample_of(between, name, image))
     assert bool([sample for sample in samples if 100 < sample.image.shape[2] < 140]) is (140 - 1 not in refused)
     assert not branches.unresolved
 
@@ -96,7 +96,7 @@ def test_an_equality_is_met_by_bisection() -> None:
             return image * 2
         return image
 
-    branches, samples = settled(equal, lambda name, image: sample_of(equal, name, image))
+    branches, samples = found_inputs(equal, lambda name, image: sample_of(equal, name, image))
     assert [sample.image.shape[3] for sample in samples] == [203]
     assert branches.turned and not branches.unresolved
 
@@ -114,7 +114,7 @@ def test_the_ranges_leave_out_what_could_not_be_compared() -> None:
                                                                                         ('corner 90x320', (90, 320))]
     assert not found.branches.unresolved
     assert [site.text for site in found.branches.avoided] == ['100 < image.shape[2] < 140']
-    assert any(line.startswith('ranges made smaller: ') and 'test_settle.py' in line for line in found.branches.lines())
+    assert any(line.startswith('ranges made smaller: ') and 'test_inputs.py' in line for line in found.branches.lines())
 
 
 def test_a_size_between_inputs_that_must_stay_cannot_be_left_out() -> None:
