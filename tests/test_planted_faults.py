@@ -16,7 +16,8 @@ from torch.nn import functional as F
 from mmexport.adapters import Adapter
 from mmexport.artifact import Artifact
 from mmexport.backends.torchscript.backend import TorchScript
-from mmexport.checker.main import check, main, verdict
+from mmexport.checker.check import check, verdict
+from mmexport.checker.main import main
 from mmexport.cli.outcome import exit_code
 from mmexport.export.exporter import Exporter
 from mmexport.registry import BACKENDS

@@ -1,33 +1,20 @@
-"""Run a lowered file on its samples, compare the outputs, and report the result."""
+"""Run the checker from the command line, and print its result."""
 from __future__ import annotations
 
 import json
 import sys
 import textwrap
-import time
 import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import combinations
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from .admission import Refusal
-from .compare import compare
-from .comparison import REFUSED, WRITES, Comparison
-from .files import Runner, add_runner, load, runner_of, stale
-from .foreign import SCHEMA, refuse_foreign, schema_of
-from .kinds import add_kind, kind_of
+from .check import EAGER, check, reason_of, verdict
+from .comparison import Comparison
+from .kinds import add_kind
 from .options import parse
-from .reduced import FULL
-from .samples import Sample, read_samples, same_shapes
-from .timing import typical
-from .vacuous import little_change, vacuous_outputs
-
-EAGER, PATCHED = 'artifact vs eager', 'artifact vs patched'
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,94 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust,
                       args.runner)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile) as exc:
-        print(f'{args.folder} cannot be checked: {type(exc).__name__}: {_reason(exc)}', file=sys.stderr)
+        print(f'{args.folder} cannot be checked: {type(exc).__name__}: {reason_of(exc)}', file=sys.stderr)
         return 2
     if args.out:
         args.out.write_text(json.dumps(result))
     else:
         print(table(result))
     return 0 if verdict(result) is None else 1
-
-
-def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | None = None, trust: bool = False,
-          runner_file: Path | None = None) -> dict[str, Any]:
-    """Check one folder and return rows, reasons and times as JSON-able data; `verdict` says whether it passes.
-
-    Args:
-        raw: a folder with the same graph before its raw outputs were cut off; they are compared too.
-        trust: run what would run code of the folder's author (see `mmexport.checker.foreign`).
-        runner_file: the ``runner.py`` of a format that is not mmexport's own.
-    """
-    _exact_arithmetic()
-    if folder.is_file():
-        raise ValueError(f'it is a file; name its folder: {folder.parent}')
-    if not folder.is_dir():
-        raise ValueError('there is no such folder')
-    if not (folder / 'manifest.json').is_file():
-        raise ValueError(f'there is no manifest.json in {folder}; name the folder of one format, as WORK_DIR/torchscript')
-    if not samples_file.is_file():
-        raise ValueError(f'{samples_file} is missing (--no-verify, --no-samples, or too large to be kept): there is nothing to compare '
-                         'with')
-    manifest = json.loads((folder / 'manifest.json').read_text())
-    if runner_file:
-        add_runner(str(manifest['backend']), runner_file)
-    samples_name = samples_file.name if samples_file.parent == folder else None
-    result: dict[str, Any] = dict(backend=manifest['backend'], device=str(device), rows=[], vacuous={},
-                                  stale=stale(folder, manifest, samples_name))
-    if result['stale']:
-        return result
-    refuse_foreign(folder, manifest, trust, runner_of(manifest))
-    if schema_of(manifest) < SCHEMA:
-        result['older'] = f'its manifest has schema {schema_of(manifest)}, which declares no ranges of sizes: only its samples are checked'
-    samples, extra = read_samples(samples_file)
-    if not samples:
-        raise ValueError(f'{samples_file} holds no sample: there is nothing to compare with')
-    started = time.perf_counter()
-    runner = load(folder, manifest, device)
-    result['load_s'] = time.perf_counter() - started
-    rows: list[Comparison] = []
-    for sample in samples:
-        rows += _check_sample(runner, sample, manifest, extra, device)
-    result['rows'] = [row.as_dict() for row in rows]
-    result['run_s'] = time.perf_counter() - started - result['load_s']
-    result['facts'] = dict(facts(runner.runner)) if (facts := getattr(runner_of(manifest), 'facts', None)) else {}
-    if all(row.problem is None for row in rows):
-        inputs = _on(device, samples[0])
-        with torch.no_grad():
-            result['p50_s'] = typical(lambda: runner(*inputs), device)
-        # A file that remembers its calls is told from one that does not by the last of them.
-        called = time.perf_counter()
-        last_outputs, copies = _kept(runner, _on(device, min(samples[1:] or samples, key=lambda sample: sample.image.numel())))
-        result['last_s'] = time.perf_counter() - called
-        again = _check_sample(runner, samples[0], manifest, extra, device)
-        if not all(torch.equal(one, other) for one, other in zip(last_outputs, copies, strict=True)):
-            problem = 'its answers lie in memory of its own, which the next call writes over'
-            again.append(Comparison(samples[0].name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem))
-        result['rows'] += [replace(row, again=True).as_dict() for row in again if row.stage == EAGER and not row.passed]
-    if raw is not None:
-        result['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device)]
-    # A folder keeps the samples that fit into its limit of bytes; of two of one shape it may keep none.
-    judged = judge_samples(manifest, samples, extra)
-    pair = any(same_shapes(one, other) for one, other in combinations(samples, 2))
-    result.update(judged if pair or 'judged' not in extra else extra['judged'])
-    result['foreign_modules'] = sorted({name.split('.')[0] for name in sys.modules if name.startswith('mm')} - {'mmap'})
-    return result
-
-
-def verdict(result: dict[str, Any]) -> str | None:
-    """Return in one line why the file is not shown to be right; None if it is."""
-    if result['stale']:
-        return str(result['stale'])
-    rows = [Comparison.from_dict(row) for row in result['rows']]
-    if not any(row.stage == EAGER for row in rows):
-        return 'nothing was compared with eager'
-    failed = [row for row in rows if row.stage == EAGER and not row.passed]
-    if failed:
-        return f'{failed[0].input_name}, {failed[0].output}: {failed[0].reason}' + (
-            f' (and {len(failed) - 1} more rows)' if len(failed) > 1 else '')
-    for name, reason in result['vacuous'].items():
-        return f'vacuous: {name}: {reason}'
-    return None
 
 
 def table(result: dict[str, Any]) -> str:
@@ -144,104 +50,3 @@ def table(result: dict[str, Any]) -> str:
     reason = verdict(result)
     lines += textwrap.wrap(result['older'], 80) if 'older' in result else []
     return '\n'.join([*lines, f"PASS on {result['device']}" if reason is None else f'FAIL: {reason}'])
-
-
-def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra: dict[str, Any],
-                  device: torch.device) -> list[Comparison]:
-    common: dict[str, Any] = dict(sample=sample.name, floors=extra['floors'], tolerance=extra['tolerance'],
-                                  precision=manifest.get('precision', FULL))
-    try:
-        inputs = _on(device, sample)
-        with torch.no_grad():
-            outputs = _cpu(runner(*inputs))
-        if not all(torch.equal(tensor.cpu(), original) for tensor, original in zip(inputs, sample.file_inputs, strict=True)):
-            problem = 'it writes into its input, so that the next user of that tensor gets something else'
-            return [Comparison(sample.name, '(all)', EAGER, WRITES, extra['tolerance'], problem=problem)]
-    except Refusal as exc:
-        return [Comparison(sample.name, '(all)', EAGER, REFUSED, extra['tolerance'], problem=f'refused, and eager takes it: {exc}')]
-    except Exception as exc:  # Whatever the file raises is a finding about the file, and goes into the report as one.
-        problem = f'the file raised {type(exc).__name__}: {_reason(exc)}'
-        return [Comparison(sample.name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem)]
-    rows = compare(manifest['outputs'], sample.expected, outputs, sample.evidence, stage=EAGER, **common)
-    if sample.patched:
-        rows += compare(manifest['outputs'], sample.patched, outputs, sample.evidence, stage=PATCHED, **common)
-    return rows
-
-
-def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], device: torch.device) -> list[Comparison]:
-    """Compare the raw outputs of the graph that the file was cut from, on the samples that have them."""
-    manifest = json.loads((folder / 'manifest.json').read_text())
-    reason = stale(folder, manifest)
-    if reason:
-        return [Comparison('(all)', '(raw)', EAGER, 'count', extra['tolerance'], problem=reason)]
-    runner = load(folder, manifest, device)
-    count = len(manifest['raw'])
-    rows: list[Comparison] = []
-    for sample in samples:
-        if sample.raw:
-            plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, inputs=sample.inputs)
-            raw_rows = _check_sample(lambda *inputs: tuple(_all(runner(*inputs)))[-count:], plain,
-                                  {**manifest, 'outputs': manifest['raw']}, extra, device)
-            rows += [replace(row, output='(raw)') if row.output == '(all)' else row for row in raw_rows]
-    return rows
-
-
-def _on(device: torch.device, sample: Sample) -> tuple[Tensor, ...]:
-    """Return copies of the sample's inputs on `device`."""
-    return tuple(tensor.to(device, copy=True) for tensor in sample.file_inputs)
-
-
-def _kept(runner: Runner, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the outputs of one call, and copies of them made right away."""
-    with torch.no_grad():
-        outputs = [output for output in _all(runner(*inputs)) if isinstance(output, Tensor)]
-    return outputs, [output.clone() for output in outputs]
-
-
-def judge_samples(manifest: dict[str, Any], samples: Sequence[Sample], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Judge the expected outputs: would a wrong answer pass, how little do they vary, which classes win."""
-    specs, tolerance = manifest['outputs'], extra['tolerance']
-    pairs = [(one, other) for one, other in combinations(samples, 2) if same_shapes(one, other)]
-    little = little_change(specs, pairs[0][0].expected, pairs[0][1].expected, tolerance, int(manifest['num_classes'])) if pairs else {}
-    return dict(vacuous=vacuous_outputs(specs, samples, extra['floors'], tolerance, manifest.get('precision', FULL)),
-                little_change=little, classes=_classes(samples, manifest))
-
-
-def _classes(samples: Sequence[Sample], manifest: dict[str, Any]) -> dict[str, list[int]] | None:
-    """Return the classes that win somewhere in the expected decisions, and those that never do.
-
-    A fault in the latter shows in the raw outputs only.
-    """
-    winning = [labels for sample in samples for spec in manifest['outputs'] if spec['name'] in sample.expected
-               if (labels := _winning(spec, sample)) is not None]
-    if not winning:
-        return None
-    count = max(int(manifest['num_classes']), 2)
-    present = {int(label) for labels in winning for label in labels.unique()}
-    return dict(seen=sorted(label for label in present if label < count), never=sorted(set(range(count)) - present))
-
-
-def _winning(spec: Mapping[str, Any], sample: Sample) -> Tensor | None:
-    """Return the labels that win in one output of `sample`, or None if its kind has none."""
-    kind = kind_of(str(spec['kind']))
-    labels: Tensor | None = kind.classes(str(spec['name']), sample.expected) if hasattr(kind, 'classes') else None
-    return labels
-
-
-def _cpu(outputs: Any) -> tuple[Tensor, ...]:
-    return tuple(output.cpu() if isinstance(output, Tensor) else output for output in _all(outputs))
-
-
-def _all(outputs: Any) -> Sequence[Any]:
-    return outputs if isinstance(outputs, (tuple, list)) else (outputs,)
-
-
-def _reason(exc: Exception) -> str:
-    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else '(no message)'
-
-
-def _exact_arithmetic() -> None:
-    """Disable TF32, which keeps 10 of the 23 bits of a float32."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,12 +31,10 @@ SCRIPT_SHAPE = (256, 256)
 @opt.option('--json', group=opt.OUTPUT, metavar='FILE', help='Write the findings there.')
 @opt.trust_checkpoint
 @opt.debug
-def command(**params: Any) -> int:
+def command(args: SimpleNamespace) -> int:
     """Find every tensor on the wrong device, with its line, in MODEL: a config of mmdet or mmseg, or any TorchScript file (.pt). No GPU is
     needed. Exit code 0 clean, 1 findings."""
-    from .outcome import guarded
-    args = SimpleNamespace(**params)
-    return guarded(lambda: audit(args), args.debug)
+    return audit(args)
 
 
 def audit(args: SimpleNamespace) -> int:

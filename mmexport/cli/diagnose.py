@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any
 
 import click
 
@@ -26,11 +25,9 @@ from . import options as opt
 @opt.option('--json', group=opt.OUTPUT, metavar='FILE', help='Write the diagnoses there.')
 @opt.trust_checkpoint
 @opt.debug
-def command(**params: Any) -> int:
+def command(args: SimpleNamespace) -> int:
     """Find the smallest module of CONFIG that a format cannot hold, or computes wrongly. Exit code 0 nothing is wrong, 1 diagnosed."""
-    from .outcome import guarded
-    args = SimpleNamespace(**params)
-    return guarded(lambda: diagnose(args), args.debug)
+    return diagnose(args)
 
 
 def diagnose(args: SimpleNamespace) -> int:

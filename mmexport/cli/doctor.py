@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 from . import options as opt
@@ -9,11 +10,10 @@ from . import options as opt
 
 @opt.command('doctor', ('mmexport doctor',), short_help='Describe this environment: versions, formats, GPU.')
 @opt.debug
-def command(debug: bool) -> int:
+def command(args: SimpleNamespace) -> int:
     """Print versions, whether mmcv has compiled ops, which formats can be made here, known incompatible packages with the remedy, and
     whether a GPU is visible. Exit code 0 an export can run, 3 something that every export needs is missing."""
-    from .outcome import guarded
-    return guarded(doctor, debug)
+    return doctor()
 
 
 def doctor() -> int:

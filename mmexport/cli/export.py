@@ -44,12 +44,10 @@ EXAMPLES = ('mmexport export configs/mask2former_r50.py ckpt.pth --backend torch
 @opt.option('--verbose', group=opt.SHOW, is_flag=True, help='Every row of formats that pass, too.')
 @opt.option('--quiet', group=opt.SHOW, is_flag=True, help='No progress and no table.')
 @opt.debug
-def command(**params: Any) -> int:
+def command(args: SimpleNamespace) -> int:
     """Export the model of CONFIG (any mmdet 3.x or mmseg 1.x config) with the weights of CHECKPOINT (.pth or .safetensors), and check
     each file in a fresh process against the unpatched eager model."""
-    from .outcome import guarded
-    args = SimpleNamespace(**params)
-    return guarded(lambda: export(args), args.debug)
+    return export(args)
 
 
 def export(args: SimpleNamespace) -> int:

@@ -29,11 +29,9 @@ if TYPE_CHECKING:
 @opt.option('--input-img', group=opt.CHECK, help='The picture for --verify and --show.')
 @opt.trust_checkpoint
 @opt.debug
-def command(**params: Any) -> int:
+def command(args: SimpleNamespace) -> int:
     """Export CONFIG to TorchScript by the options of mmseg 0.x; new scripts use mmexport export."""
-    from .outcome import guarded
-    args = SimpleNamespace(**params)
-    return guarded(lambda: pytorch2libtorch(args), args.debug)
+    return pytorch2libtorch(args)
 
 
 def pytorch2libtorch(args: SimpleNamespace) -> int:

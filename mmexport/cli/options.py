@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import click
@@ -83,9 +85,19 @@ def option(*names: str, group: str, several: bool = False, **kwargs: Any) -> Cal
     return click.option(*names, cls=Option, group=group, several=several, **kwargs)
 
 
-def command(name: str, examples: Sequence[str] = (), **kwargs: Any) -> Callable[[Callable[..., int]], Command]:
-    """Return a decorator that makes a function a command; its docstring is the help."""
-    return click.command(name, cls=Command, examples=examples, context_settings=dict(max_content_width=100), **kwargs)
+def command(name: str, examples: Sequence[str] = (), **kwargs: Any) -> Callable[[Callable[[SimpleNamespace], int]], Command]:
+    """Return a decorator that makes a function of the parsed options a command; its docstring is the help.
+
+    An error becomes one line and its exit code, see `outcome.guarded`.
+    """
+    def decorate(run: Callable[[SimpleNamespace], int]) -> Command:
+        @wraps(run)
+        def guarded_run(**params: Any) -> int:
+            from .outcome import guarded
+            args = SimpleNamespace(**params)
+            return guarded(lambda: run(args), getattr(args, 'debug', False))
+        return click.command(name, cls=Command, examples=examples, context_settings=dict(max_content_width=100), **kwargs)(guarded_run)
+    return decorate
 
 
 cfg_options = option('--cfg-options', group=MODEL, several=True, metavar='K=V', help='Override config values.')

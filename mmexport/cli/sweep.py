@@ -32,11 +32,9 @@ WORK = 'Jobs'
             '--limit or --memory is larger than it was.')
 @opt.option('--commit', group=WORK, help='What the rows are kept under instead of the present commit.')
 @opt.debug
-def command(**params: Any) -> int:
+def command(args: SimpleNamespace) -> int:
     """Run export --outputs final raw on the configs of a package, one process a config. Exit code 0 if every row passes."""
-    from .outcome import guarded
-    args = SimpleNamespace(**params)
-    return guarded(lambda: run(args), args.debug)
+    return run(args)
 
 
 def run(args: SimpleNamespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 
@@ -22,11 +23,11 @@ CHECKER = Path(__file__).parents[1] / 'checker' / '__main__.py'
 @opt.option('--runner', group=opt.CHECK, metavar='FILE', help='The runner.py of a format that your project registers.')
 @opt.option('--kind', group=opt.CHECK, several=True, metavar='NAME=FILE', help='The module of a kind of output that your project has.')
 @opt.option('--out', group=opt.OUTPUT, metavar='FILE', help='Write the findings as JSON instead of a table.')
-def command(folder: str, samples: str | None, device: str, trust: bool, runner: str | None, kind: tuple[str, ...], out: str | None) -> int:
+def command(args: SimpleNamespace) -> int:
     """Check the file in FOLDER (of one format, as WORK_DIR/torchscript) against its samples, with torch and numpy alone."""
-    arguments = [folder, '--device', device, *(['--trust'] if trust else [])]
-    for name, value in (('--samples', samples), ('--runner', runner), ('--out', out)):
+    arguments = [args.folder, '--device', args.device, *(['--trust'] if args.trust else [])]
+    for name, value in (('--samples', args.samples), ('--runner', args.runner), ('--out', args.out)):
         arguments += [name, value] if value else []
-    arguments += ['--kind', *kind] if kind else []
+    arguments += ['--kind', *args.kind] if args.kind else []
     # A process of its own: the checker must not import mmexport, or what it imported would be checked with it.
     return subprocess.run([sys.executable, str(CHECKER), *arguments], check=False).returncode

@@ -15,8 +15,8 @@ from ..backends import Backend
 from ..backends.examples import AXIS, generic
 from ..backends.exported.from_program import ProgramBackend
 from ..branches import Branches
+from ..checker.check import EAGER
 from ..checker.comparison import REFUSED, WRITES, Comparison
-from ..checker.main import EAGER
 from ..checker.reduced import FULL, REDUCED, STANDS_OUT
 from ..checker.samples import Sample
 from ..errors import LoweringError, first_line

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..artifact import Artifact
 from ..branches import Branches
+from ..checker.check import EAGER
 from ..checker.comparison import Comparison
-from ..checker.main import EAGER
 from ..device import Audit
 from ..diagnosis import Diagnosis
 from ..inputs.shapes import Plan

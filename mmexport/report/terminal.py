@@ -7,8 +7,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
+from ..checker.check import EAGER
 from ..checker.comparison import REFUSED, Comparison
-from ..checker.main import EAGER
 from ..checker.reduced import FULL, rule
 from ..verification.test_step import summary_lines
 from ..verification.verify import Verification

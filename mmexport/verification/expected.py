@@ -13,8 +13,8 @@ from torch import Tensor
 from ..adapters import Adapter
 from ..adapters.base import OutputSpec
 from ..branches import recorded
+from ..checker.check import EAGER
 from ..checker.compare import compare, lost_of, median_of
-from ..checker.main import EAGER
 from ..checker.samples import Sample
 from ..checker.timing import typical
 from ..inputs.real_image import PHOTOGRAPH

@@ -13,10 +13,11 @@ import torch
 from ..adapters import Adapter
 from ..artifact import SAMPLES, Artifact
 from ..backends.base import backend_class
+from ..checker.check import EAGER, verdict
 from ..checker.compare import compare
 from ..checker.comparison import Comparison
+from ..checker.judging import judge_samples
 from ..checker.kinds import other_kinds
-from ..checker.main import EAGER, judge_samples, verdict
 from ..checker.samples import Sample, write_samples
 from .checker_process import CheckerProcess, waiting
 from .expected import NOISE, model_floors

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mmexport.artifact import Artifact
-from mmexport.checker.main import check
+from mmexport.checker.check import check
 from mmexport.checker.samples import Sample, write_samples
 
 SPECS = [dict(name='logits', dtype='float32', axes=['batch', 'class', 'h', 'w'], kind='pixels')]

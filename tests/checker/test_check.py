@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from mmexport.artifact import Artifact
+from mmexport.checker.check import EAGER, check, verdict
 from mmexport.checker.comparison import WRITES
-from mmexport.checker.main import EAGER, check, verdict
 from mmexport.checker.samples import Sample, read_samples, write_samples
 from tests.checker.folders import (
     Both,
@@ -207,7 +207,7 @@ def test_check_notes_facts_and_modules(tmp_path: Path, monkeypatch: pytest.Monke
     folder = folder_of(Sound(), tmp_path)
     module = SimpleNamespace(load=lambda file, device: Sound(), facts=lambda runner: {'runner': type(runner).__name__})
     monkeypatch.setattr('mmexport.checker.files.runner_of', lambda manifest: module)
-    monkeypatch.setattr('mmexport.checker.main.runner_of', lambda manifest: module)
+    monkeypatch.setattr('mmexport.checker.check.runner_of', lambda manifest: module)
     for name in ('mmfake', 'mmfake.part', 'mmap', 'otherfake'):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     found = found_of(folder)
@@ -229,8 +229,8 @@ def test_check_times_the_first_sample(tmp_path: Path, monkeypatch: pytest.Monkey
     module = SimpleNamespace(load=lambda file, device: lambda image: (shown.append(image.clone()), sound(image))[1])
     clock = itertools.count()
     monkeypatch.setattr('mmexport.checker.files.runner_of', lambda manifest: module)
-    monkeypatch.setattr('mmexport.checker.main.typical', typical)
-    monkeypatch.setattr('mmexport.checker.main.time', SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr('mmexport.checker.check.typical', typical)
+    monkeypatch.setattr('mmexport.checker.check.time', SimpleNamespace(perf_counter=lambda: next(clock)))
     found = found_of(folder)
     (image, device), = timed
     assert torch.equal(image, read_samples(folder / 'samples.npz')[0][0].image)

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from mmexport.artifact import Artifact
+from mmexport.checker.check import EAGER, _check_sample, check, reason_of, verdict
 from mmexport.checker.comparison import Comparison
-from mmexport.checker.main import EAGER, _check_sample, _reason, check, judge_samples, main, table, verdict
+from mmexport.checker.judging import judge_samples
+from mmexport.checker.main import main, table
 from mmexport.checker.samples import Sample
 from mmexport.errors import ConfigError, VerificationError
 from mmexport.export.publish import _refuse_what_was_changed
@@ -148,9 +150,9 @@ def test_little_change_uses_the_first_equal_shaped_pair() -> None:
 
 
 def test_reason_is_the_last_line_up_to_300_characters() -> None:
-    assert _reason(ValueError('first\n\n  last  \n')) == 'last'
-    assert _reason(ValueError('x' * 400)) == 'x' * 300
-    assert _reason(ValueError(' \n')) == _reason(ValueError()) == '(no message)'
+    assert reason_of(ValueError('first\n\n  last  \n')) == 'last'
+    assert reason_of(ValueError('x' * 400)) == 'x' * 300
+    assert reason_of(ValueError(' \n')) == reason_of(ValueError()) == '(no message)'
 
 
 def test_table_wraps_at_80_columns() -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from mmexport import Exporter
 from mmexport.adapters import build_adapter
+from mmexport.checker.check import EAGER
 from mmexport.checker.comparison import Comparison
-from mmexport.checker.main import EAGER
 from mmexport.utils.progress import Progress
 from mmexport.verification import expected
 from mmexport.verification.expected import NOISE, expect, second_look

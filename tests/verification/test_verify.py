@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from mmexport.artifact import Artifact
 from mmexport.backends.torchscript import runner as torchscript_runner
+from mmexport.checker.check import EAGER
 from mmexport.checker.comparison import Comparison
-from mmexport.checker.main import EAGER, main
+from mmexport.checker.main import main
 from mmexport.checker.samples import Sample, read_samples
 from mmexport.verification.verify import Verification, keep_samples, patched_rows, verify
 

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from ...ops.mask_enlarging import weights
 from ...utils.skipped import skip
-from ..exported.decomposing import decomposed_by_node
-from ..exported.layout_guards import drop_layout_guards, questions_of_the_model
+from ..exported.internals.decomposing import decomposed_by_node
+from ..exported.internals.layout_guards import drop_layout_guards, questions_of_the_model
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

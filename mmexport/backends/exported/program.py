@@ -18,7 +18,7 @@ from ...ops.op import EXPORTED, forms_for, with_forms
 from ..base import name_of
 from ..examples import generic, input_specs_of, inputs_for, largest_checked
 from ..torchscript.tracer_warnings import tracer_warnings
-from .layout_guards import drop_layout_guards, questions_of_the_model
+from .internals.layout_guards import drop_layout_guards, questions_of_the_model
 from .valid_sizes import input_nodes, is_fixed, keep_checks, ranges, refused_corner, sides_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ...adapters.specs import FOLLOWING, IMAGE, InputSpec
 from ...checker.conditions import check_known, refused
 from ...errors import LoweringError
 from ..examples import AXIS
-from .layout_guards import sizes_of
+from .internals.layout_guards import sizes_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -13,8 +13,8 @@ from torch import fx
 from ...adapters.specs import IMAGE, InputSpec
 from ...errors import ConfigError
 from ...registry import BACKENDS
-from ..exported.decomposing import decomposed_by
 from ..exported.from_program import ProgramBackend
+from ..exported.internals.decomposing import decomposed_by
 from .runner import PLACE, open_openvino
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmexport.backends.aotinductor.forms import FORMS, in_fast_forms, resized, rolled, unfolded
-from mmexport.backends.exported.layout_guards import drop_layout_guards, questions_of_the_model
+from mmexport.backends.exported.internals.layout_guards import drop_layout_guards, questions_of_the_model
 
 
 @pytest.mark.parametrize('align_corners', [False, True])

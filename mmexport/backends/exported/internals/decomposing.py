@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.export.graph_signature import OutputKind
 
-from ...utils.skipped import skip
+from ....utils.skipped import skip
 from .inplace import AsAWholeError, Writes, functional, is_write
 
 if TYPE_CHECKING:

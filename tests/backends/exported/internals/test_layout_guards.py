@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmexport.backends.exported import layout_guards, program, valid_sizes
+from mmexport.backends.exported import program, valid_sizes
+from mmexport.backends.exported.internals import layout_guards
 from mmexport.checker.conditions import refused
 from mmexport.ops.sizes import missing
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, default_decompositions, export
 
 from mmexport.adapters import build_adapter
-from mmexport.backends.exported.decomposing import decomposed_by_node
-from mmexport.backends.exported.inplace import AsAWholeError, Writes
+from mmexport.backends.exported.internals.decomposing import decomposed_by_node
+from mmexport.backends.exported.internals.inplace import AsAWholeError, Writes
 from mmexport.backends.exported.program import exported_program, silenced
 from mmexport.backends.onnx.backend import ONNX
 from mmexport.backends.onnx.internals import converted
