@@ -1,14 +1,16 @@
-"""Remember which fast paths through torch's internals are not taken, so that the report can say it once."""
+"""Remember which code on torch's internals is not used, so that the report can say it once."""
 from __future__ import annotations
 
-_reasons: dict[str, str] = {}
+_lines: dict[str, str] = {}
+SLOWER = 'slower than usual'
 
 
-def skip(name: str, reason: object) -> None:
-    """Note that the fast path `name` is not taken in this process; the result is the same, and slower."""
-    _reasons.setdefault(name, str(reason).splitlines()[0] if str(reason) else type(reason).__name__)
+def skip(name: str, reason: object, effect: str = SLOWER) -> None:
+    """Note that `name` is not used in this process, with the reason and its effect."""
+    first = str(reason).splitlines()[0] if str(reason) else type(reason).__name__
+    _lines.setdefault(name, f'{effect}: {name} was skipped: {first}')
 
 
 def skipped() -> list[str]:
-    """Return a line for each fast path that was not taken."""
-    return [f'slower than usual: {name} was skipped: {reason}' for name, reason in _reasons.items()]
+    """Return a line for each that was not used."""
+    return list(_lines.values())

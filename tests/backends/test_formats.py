@@ -14,7 +14,6 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from mmexport import Exporter
 from mmexport.adapters import build_adapter
-from mmexport.artifact import Artifact
 from mmexport.backends import build_backend, installed_backends, named_backends
 from mmexport.backends.exported.program import exported_program
 from mmexport.backends.exported.valid_sizes import valid_ranges
@@ -215,19 +214,6 @@ def test_a_torch_without_open_sizes_still_has_torchscript(monkeypatch: pytest.Mo
     assert installed_backends() == ['torchscript']
     with pytest.raises(SetupError, match='pip install -U torch'):
         build_backend('torch_export')
-
-
-def test_onnx_by_the_old_exporter_too(tmp_path: Path) -> None:
-    adapter = build_adapter(seeded('fcn'), outputs='raw')
-    image = picture(SHAPE, 0, adapter)
-    manifest = dict(inputs=[dict(dynamic=list(AXES))])
-    backend = build_backend(dict(type='ONNX', dynamo=False))
-    with patched('auto'):
-        artifact: Artifact = backend.lower(adapter, image, tmp_path / 'onnx', manifest)
-    other = picture((2, 3, 161, 97), 1, adapter)
-    with torch.no_grad():
-        wanted, found = adapter(other)[0], backend.load(artifact, 'cpu')(other)[0]
-    assert float((wanted - found).abs().max()) <= 1e-4 * float(wanted.abs().max())
 
 
 def test_the_manifest_has_the_ranges_that_the_program_holds_for() -> None:

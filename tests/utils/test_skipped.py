@@ -8,10 +8,12 @@ from mmexport.utils.skipped import skip, skipped
 
 
 def test_each_fast_path_is_named_once_with_its_first_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, '_reasons', {})
+    monkeypatch.setattr(module, '_lines', {})
     assert skipped() == []
     skip('the fast conversion', 'KeyError: gone\nand more')
     skip('the fast conversion', 'another')
     skip('forms', ValueError())
     assert skipped() == ['slower than usual: the fast conversion was skipped: KeyError: gone',
                          'slower than usual: forms was skipped: ValueError']
+    skip('open sizes', 'torch has no such function', 'sizes may be fixed')
+    assert skipped()[-1] == 'sizes may be fixed: open sizes was skipped: torch has no such function'

@@ -26,6 +26,7 @@ from ..tensorrt.trtexec import trtexec_line
 from .graph import name_axes, nodes
 from .half import halved
 from .internals import converted
+from .open_trace import sizes_left_open
 from .runner import open_onnxruntime
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class ONNX(ProgramBackend):
 
     def _from_trace(self, module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], axes: dict[str, dict[int, str]]) -> Any:
         import onnx
-        with TemporaryDirectory() as folder, torch.no_grad(), silenced(), with_forms(**self.forms):
+        with TemporaryDirectory() as folder, torch.no_grad(), silenced(), with_forms(**self.forms), sizes_left_open():
             draft = Path(folder) / self.file
             try:
                 torch.onnx.export(module, inputs, str(draft), dynamo=False, opset_version=self.opset, input_names=list(axes),

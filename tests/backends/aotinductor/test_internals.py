@@ -90,7 +90,7 @@ def test_masks_are_compared_as_eager_does(tmp_path):
 
 def test_what_is_not_there_is_skipped_and_named(monkeypatch):
     reasons = {}
-    monkeypatch.setattr('mmexport.utils.skipped._reasons', reasons)
+    monkeypatch.setattr('mmexport.utils.skipped._lines', reasons)
     from torch._inductor.lowering import lowerings
     monkeypatch.delitem(lowerings, torch.ops.aten.gt.Tensor)
     monkeypatch.delattr(sizevars, 'sympy')

@@ -104,7 +104,7 @@ def test_promotions_are_the_same_where_known_values_are_not_computed_anew() -> N
 def test_where_a_fast_path_fails_the_exporter_converts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     from mmexport.backends.onnx import internals
     reasons: dict[str, str] = {}
-    monkeypatch.setattr('mmexport.utils.skipped._reasons', reasons)
+    monkeypatch.setattr('mmexport.utils.skipped._lines', reasons)
 
     def changed(program: Any) -> Any:
         raise AttributeError('it was renamed')
@@ -114,14 +114,14 @@ def test_where_a_fast_path_fails_the_exporter_converts_alone(monkeypatch: pytest
     assert not reasons
     monkeypatch.setattr(internals, 'decomposed_by_node', changed)
     made = internals.converted(program, 18, ['answer'], ['image'])
-    assert reasons == {'the fast conversion to ONNX': 'AttributeError: it was renamed'}
+    assert list(reasons.values()) == ['slower than usual: the fast conversion to ONNX was skipped: AttributeError: it was renamed']
     assert Counter(node.op_type for node in made.graph.node) == Counter(node.op_type for node in usual.graph.node)
 
 
 def test_an_error_of_the_exporter_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     from mmexport.backends.onnx import internals
     reasons: dict[str, str] = {}
-    monkeypatch.setattr('mmexport.utils.skipped._reasons', reasons)
+    monkeypatch.setattr('mmexport.utils.skipped._lines', reasons)
     monkeypatch.setattr(internals, '_converted', lambda *given: (_ for _ in ()).throw(ValueError('no such operator')))
     with pytest.raises(ValueError, match='no such operator'):
         internals.converted(torch.export.export(Mixed(), (torch.zeros(2, 3, 8, 16),)), 18, ['answer'], ['image'])
