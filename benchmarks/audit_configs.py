@@ -68,13 +68,13 @@ def audit(package: str, path: Path, size: tuple[int, int]) -> dict[str, Any]:
         samples = [BaseDataElement(metainfo=meta)]
         with torch.no_grad():
             model(image, samples, mode='tensor')
-        found = audit_model(model, lambda: model(image, samples, mode='tensor'), 'cuda', (image,))
+        actual = audit_model(model, lambda: model(image, samples, mode='tensor'), 'cuda', (image,))
     except Exception as exc:  # What does not build or run on a CPU without compiled ops is a row with the reason, not a gap.
         text = str(exc).strip()
         return dict(config=name, reason=f'{type(exc).__name__}: {(text.splitlines() or [""])[-1][:160]}')
-    return dict(config=name, clean=found.clean, ops=found.ops, audit_s=round(found.seconds, 1),
-                seconds=round(time.perf_counter() - started, 1), findings=[finding.as_dict() for finding in found.findings],
-                branches=len(found.branches))
+    return dict(config=name, clean=actual.clean, ops=actual.ops, audit_s=round(actual.seconds, 1),
+                seconds=round(time.perf_counter() - started, 1), findings=[finding.as_dict() for finding in actual.findings],
+                branches=len(actual.branches))
 
 
 if __name__ == '__main__':

@@ -57,8 +57,8 @@ def main() -> None:
         one / other for one, other in zip(times, seconds['click'], strict=True))) for name, times in seconds.items()]
     for row in rows:
         print(f"{row['library']:<12}{row['seconds']:.3f} s  {row['over_click']:.2f} of click")
-    wanted = {line.split('==')[0].lower(): line.split('==')[1] for line in packages.splitlines() if '==' in line}
-    write(args.out, rows, rounds=args.rounds, libraries={name: wanted.get(name) for name in (*PROGRAMS, 'rich')})
+    expected = {line.split('==')[0].lower(): line.split('==')[1] for line in packages.splitlines() if '==' in line}
+    write(args.out, rows, rounds=args.rounds, libraries={name: expected.get(name) for name in (*PROGRAMS, 'rich')})
 
 
 if __name__ == '__main__':

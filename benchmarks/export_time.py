@@ -68,12 +68,12 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
         plain_s = 0.0
 
         def _audit(self, adapter: Any, image: torch.Tensor) -> Any:
-            found = super()._audit(adapter, image)
+            actual = super()._audit(adapter, image)
             called = time.perf_counter()
             with torch.no_grad():
                 adapter(image)
             self.plain_s = time.perf_counter() - called
-            return found
+            return actual
 
     made = tool('make_checkpoint', CONFIGS / f'{name}.py', folder / 'c.pth')
     if made.returncode:
@@ -84,16 +84,16 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     others, started = Others(), time.perf_counter()
     report, = exporter.run()
     total, busy = time.perf_counter() - started - exporter.plain_s, others.load()
-    found = report.checks[0].result or {}
+    actual = report.checks[0].result or {}
     running = sum(seconds for step, seconds in report.seconds.items() if step.startswith('Running'))
     # The calls that the checker times, its last call of the last sample, and its last look at the first.
-    timed = found['p50_s'] * (min(CALLS, math.ceil(ENOUGH / found['p50_s'])) + 1) + found['last_s']
+    timed = actual['p50_s'] * (min(CALLS, math.ceil(ENOUGH / actual['p50_s'])) + 1) + actual['last_s']
     eager = report.checks[0].eager_s or 0
     typical = eager * min(CALLS, math.ceil(ENOUGH / (eager or 1)))
     watched = min(exporter.plain_s, next(seconds for step, seconds in report.seconds.items() if step.startswith('Looking')))
-    forward = running + watched + found['run_s'] + timed + typical
+    forward = running + watched + actual['run_s'] + timed + typical
     return dict(config=name, backend=backend, passed=report.passed, total_s=total, forward_s=forward, beyond_s=total - forward,
-                steps=dict(report.seconds), plain_s=exporter.plain_s, load_s=found['load_s'], others=busy)
+                steps=dict(report.seconds), plain_s=exporter.plain_s, load_s=actual['load_s'], others=busy)
 
 
 if __name__ == '__main__':

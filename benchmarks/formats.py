@@ -39,7 +39,7 @@ def main() -> int:
     rows = []
     for name in args.configs:
         rows.append(row(name, args))
-        print(f"{name:<18}{', '.join(f'{form} {_said(found)}' for form, found in rows[-1]['formats'].items())}", flush=True)
+        print(f"{name:<18}{', '.join(f'{form} {_said(actual)}' for form, actual in rows[-1]['formats'].items())}", flush=True)
         write(args.out, rows, size=args.size, rounds=args.rounds, outputs='raw')
     if args.out.resolve().parent == RESULTS:
         document(args.out)
@@ -67,9 +67,9 @@ def row(name: str, args: argparse.Namespace) -> dict[str, Any]:
                    '--work-dir', args.work_dir, '--out', args.out)
     if timed.returncode:
         raise SystemExit(f'{name} was not timed:\n{timed.stderr[-2000:]}')
-    found = json.loads(timed.stdout.splitlines()[-1])
-    found['formats'].update({form: dict(reason=reason) for form in args.formats if form not in passed})
-    return dict(config=name, made_at={form: made_at(name, form, args) for form in passed}, **found)
+    actual = json.loads(timed.stdout.splitlines()[-1])
+    actual['formats'].update({form: dict(reason=reason) for form in args.formats if form not in passed})
+    return dict(config=name, made_at={form: made_at(name, form, args) for form in passed}, **actual)
 
 
 def folder_of(name: str, form: str, args: argparse.Namespace) -> Path:
@@ -83,7 +83,7 @@ def there_is(name: str, form: str, args: argparse.Namespace) -> bool:
 
 def make(name: str, args: argparse.Namespace) -> str | None:
     """Make and verify what is not there; the last word of a run in which not all passed."""
-    checkpoint, said = args.work_dir / f'{name}.pth', None
+    checkpoint, message = args.work_dir / f'{name}.pth', None
     for static in (False, True):
         missing = [form for form in args.formats if form.endswith(STATIC) is static and not there_is(name, form, args)]
         if not missing:
@@ -102,8 +102,8 @@ def make(name: str, args: argparse.Namespace) -> str | None:
                 # Files are used again, by a later commit perhaps: the row says which one made them.
                 (folder_of(name, form, args).parent / f'{form}.commit').write_text(COMMIT)
         if done.returncode:
-            said = last(done)
-    return said
+            message = last(done)
+    return message
 
 
 def last(done: subprocess.CompletedProcess[str]) -> str:
@@ -139,10 +139,10 @@ def measure(name: str, formats: list[str], args: argparse.Namespace) -> dict[str
                           lambda: time.sleep(PAUSE))
         load_of_others = others.load()
         on_device = {form: device_ms(run, image) for form, run in contestants.items()} if device.type == 'cuda' else {}
-    found = {form: dict(ratio=paired(seconds, form), call_1_s=first[form][0], call_2_s=first[form][1], **spread(seconds[form]),
+    actual = {form: dict(ratio=paired(seconds, form), call_1_s=first[form][0], call_2_s=first[form][1], **spread(seconds[form]),
                         mb=manifests[form]['bytes'] / 1e6 if form in manifests else None, device_ms=on_device.get(form))
              for form in contestants}
-    return dict(threads=torch.get_num_threads(), others=load_of_others, eager=found.pop('eager'), formats=found)
+    return dict(threads=torch.get_num_threads(), others=load_of_others, eager=actual.pop('eager'), formats=actual)
 
 
 def waited_for(run: Any, device: Any) -> Any:
@@ -176,7 +176,7 @@ def spread(seconds: list[float]) -> dict[str, float]:
 
 
 def best(row: dict[str, Any]) -> float | None:
-    return min((found['ratio']['median'] for found in row['formats'].values() if 'ratio' in found), default=None)
+    return min((actual['ratio']['median'] for actual in row['formats'].values() if 'ratio' in actual), default=None)
 
 
 def within(row: dict[str, Any]) -> bool | None:

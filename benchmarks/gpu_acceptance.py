@@ -137,11 +137,11 @@ def seeded(name: str, tiny: bool) -> tuple[Any, nn.Module]:
 
 def worst(rows: list[Any]) -> dict[str, float]:
     """By stage, the largest error of scale over samples and outputs."""
-    found: dict[str, float] = {}
+    actual: dict[str, float] = {}
     for row in rows:
         if row.max_rel is not None:
-            found[row.stage] = max(found.get(row.stage, 0.0), row.max_rel)
-    return found
+            actual[row.stage] = max(actual.get(row.stage, 0.0), row.max_rel)
+    return actual
 
 
 def unpatched_trace(adapter: nn.Module, image: Tensor) -> dict[str, Any]:
@@ -158,13 +158,13 @@ def unpatched_trace(adapter: nn.Module, image: Tensor) -> dict[str, Any]:
 
 def latency(eager: Callable[..., Any], ours: Callable[..., Any], image: Tensor, calls: int) -> dict[str, Any]:
     """Milliseconds p50 and p95 after 20 calls (TorchScript recompiles on the first), with TF32 off and, on CUDA, on."""
-    found: dict[str, Any] = {}
+    actual: dict[str, Any] = {}
     for tf32 in (False, True) if image.is_cuda else (False,):
         exact_arithmetic(not tf32)
-        found['tf32 on' if tf32 else 'tf32 off'] = {
+        actual['tf32 on' if tf32 else 'tf32 off'] = {
             name: percentiles(timed(run, image, calls)) for name, run in (('eager', eager), ('artifact', ours))}
     exact_arithmetic(True)
-    return found
+    return actual
 
 
 def timed(run: Callable[..., Any], image: Tensor, calls: int) -> list[float]:
@@ -188,15 +188,15 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 def peak_memory(eager: Callable[..., Any], ours: Callable[..., Any], image: Tensor) -> dict[str, int] | None:
     if not image.is_cuda:
         return None
-    found = {}
+    actual = {}
     with torch.no_grad():
         for name, run in (('eager', eager), ('artifact', ours)):
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(image.device)
             run(image)
             synchronize(image)
-            found[name] = torch.cuda.max_memory_allocated(image.device)
-    return found
+            actual[name] = torch.cuda.max_memory_allocated(image.device)
+    return actual
 
 
 def synchronize(image: Tensor) -> None:

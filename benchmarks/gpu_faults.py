@@ -24,15 +24,15 @@ def rows(device: torch.device, places: Sequence[str] = ()) -> list[dict[str, Any
     """One row for each fault and each look-alike in each place (all); `passed` where the device does what was foretold."""
     sys.path.insert(0, str(ROOT))
     from tests.device.planted import CLEAN, FAULTS, PLACES, clean_source, source
-    found = []
+    actual = []
     for place in places or PLACES:
         for fault in FAULTS:
             with project(source(place, fault)) as (adapter, image, folder):
-                found.append(dict(fault=fault, place=place, **_fault(adapter, image, folder, device)))
+                actual.append(dict(fault=fault, place=place, **_fault(adapter, image, folder, device)))
         for case, forward in CLEAN.items():
             with project(clean_source(place, forward)) as (adapter, image, _):
-                found.append(dict(clean=case, place=place, **_clean(adapter, image, device)))
-    return found
+                actual.append(dict(clean=case, place=place, **_clean(adapter, image, device)))
+    return actual
 
 
 @contextmanager
@@ -67,14 +67,14 @@ def _fault(adapter: Any, image: Tensor, folder: Path, device: torch.device) -> d
     foretold = any(kind == 'dtype' or device.type == 'cuda' for kind in row['kinds'])
     if 'dtype' not in row['kinds']:
         with torch.no_grad():
-            wanted = adapter(image)[0]
-        row['artifact'] = _artifact(adapter, image, wanted, folder, device)
+            expected = adapter(image)[0]
+        row['artifact'] = _artifact(adapter, image, expected, folder, device)
     adapter.to(device)
     row['eager'] = _attempt(adapter, image.to(device))
     passed = (row['eager'] != 'ran') == foretold
     if len(fixable(audit.findings)) == len(audit.findings):
         with devices_fixed(adapter.model, audit, device):
-            row['eager, mended'] = _attempt(adapter, image.to(device), wanted)
+            row['eager, mended'] = _attempt(adapter, image.to(device), expected)
         passed &= row['eager, mended'] == 'ran' and row['artifact']['passed']
     return dict(passed=bool(passed and audit.findings), **row)
 
@@ -105,13 +105,13 @@ def _attempt(run: Callable[..., Any], image: Tensor, wanted: Tensor | None = Non
     """'ran', or the last line of what was raised, or how far the answer is from `wanted`."""
     try:
         with torch.no_grad():
-            found = run(image)[0]
+            actual = run(image)[0]
             if image.is_cuda:
                 torch.cuda.synchronize(image.device)
     except Exception as exc:  # A crash is what is being looked for.
         return f'{type(exc).__name__}: {(str(exc).strip().splitlines() or [""])[-1][:200]}'
     if wanted is not None:
-        error = float((found.cpu() - wanted.cpu()).abs().max() / wanted.abs().max())
+        error = float((actual.cpu() - wanted.cpu()).abs().max() / wanted.abs().max())
         if not error <= TOLERANCE:
             return f'off by {error:.1e}'
     return 'ran'

@@ -77,8 +77,8 @@ def functions_of(source: Path) -> dict[str, list[str]]:
 
 @cache
 def reasons() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(REASONS.read_text())
-    return found
+    actual: list[dict[str, Any]] = json.loads(REASONS.read_text())
+    return actual
 
 
 def why(name: str, change: str) -> str | None:

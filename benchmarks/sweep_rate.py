@@ -37,7 +37,7 @@ def main() -> int:
                 times[workers].append(seconds(workers, Path(folder), f'{workers} {number}'))
                 print(f'{workers} workers: {times[workers][-1]:.1f} s', flush=True)
     others, ratio = max(busy, resting()), min(times[1]) / min(times[2])
-    rows: list[dict[str, Any]] = [dict(workers=workers, seconds=found) for workers, found in times.items()]
+    rows: list[dict[str, Any]] = [dict(workers=workers, seconds=actual) for workers, actual in times.items()]
     if others > BUSY:
         print(f'not run: machine busy (others keep {others:.1f} cores)')
         return 3

@@ -84,9 +84,9 @@ def document(results: Path) -> None:
     rows = [row for content in contents for row in content['rows']]
     formats = list(dict.fromkeys(row['format'] for row in rows))
     lines = [f"| config | outputs | {' | '.join(formats)} |", f"| --- | --- | {' | '.join('---' for _ in formats)} |"]
-    found = {(row['config'], row['outputs'], row['format']): row for row in rows}
+    actual = {(row['config'], row['outputs'], row['format']): row for row in rows}
     for config, outputs in sorted(dict.fromkeys((row['config'], row['outputs']) for row in rows)):
-        cells = [_cell(found.get((config, outputs, form))) for form in formats]
+        cells = [_cell(actual.get((config, outputs, form))) for form in formats]
         lines.append(f"| {config} | {outputs} | {' | '.join(cells)} |")
     lines.append('')
     lines += [f"* torch {content['versions']['torch']}, {content['cores']} cores, commit {content['commit']}: `{content['command']}`"

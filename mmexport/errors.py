@@ -85,10 +85,10 @@ class VerificationError(MMExportError):
 
 def causes(exc: BaseException) -> list[BaseException]:
     """Return the exception and those it was raised from, outermost first."""
-    found = [exc]
-    while (cause := found[-1].__cause__ or found[-1].__context__) is not None and cause not in found:
-        found.append(cause)
-    return found
+    chain = [exc]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
+        chain.append(cause)
+    return chain
 
 
 def first_line(exc: BaseException) -> str:

@@ -97,20 +97,20 @@ def patched(patches: str | Sequence[Any] = 'auto', env: Environment | None = Non
 def resolve(patches: str | Sequence[Any]) -> list[Patch]:
     """Return patches for names, dicts and objects, each once, in the registry's order for ``'auto'``."""
     PATCHES.import_from_location()
-    found: dict[str, Patch] = {}
+    patches_by_name: dict[str, Patch] = {}
     for item in _listed(patches):
         if isinstance(item, Patch):
-            found[type(item).__name__] = item
+            patches_by_name[type(item).__name__] = item
         elif item == 'auto':
             for name, cls in PATCHES.module_dict.items():
-                found.setdefault(name, cls())
+                patches_by_name.setdefault(name, cls())
         else:
             spec = {'type': item} if isinstance(item, str) else dict(item)
             if spec.get('type') not in PATCHES.module_dict:
                 raise ConfigError(f"export.patches names {spec.get('type')!r}, which is not registered; there are "
                                  f"{', '.join(PATCHES.module_dict)}. A patch of your own: name its module in custom_imports")
-            found[spec['type']] = PATCHES.build(spec)
-    return list(found.values())
+            patches_by_name[spec['type']] = PATCHES.build(spec)
+    return list(patches_by_name.values())
 
 
 def _listed(patches: str | Sequence[Any]) -> Sequence[Any]:
@@ -221,11 +221,11 @@ def _installed(package: str) -> str:
 
 def _copies(original: Any, home: ModuleType) -> list[tuple[ModuleType, str]]:
     """Return the other modules that hold the same object, by ``from x import y``."""
-    found = []
+    copies = []
     for module in list(sys.modules.values()):
         if not isinstance(module, ModuleType) or module is home:
             continue
         for name, value in list(vars(module).items()):
             if value is original:
-                found.append((module, name))
-    return found
+                copies.append((module, name))
+    return copies

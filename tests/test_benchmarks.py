@@ -57,10 +57,10 @@ def test_formats_are_made_verified_and_timed_in_turn(tmp_path: Path) -> None:
     row = json.loads(out.read_text())['rows'][0]
     assert set(row['formats']) == {'torchscript', 'torch_export'}
     assert row['eager']['ratio']['median'] == 1.0
-    for found in row['formats'].values():
-        assert 0.05 < found['ratio']['median'] < 20
-        assert found['p95_s'] >= found['p50_s'] > 0
-        assert found['call_1_s'] > 0
+    for actual in row['formats'].values():
+        assert 0.05 < actual['ratio']['median'] < 20
+        assert actual['p95_s'] >= actual['p50_s'] > 0
+        assert actual['call_1_s'] > 0
     assert row['others'] >= 0
     assert set(row['made_at']) == {'torchscript', 'torch_export'}
     assert 'not recorded' not in row['made_at'].values()
@@ -90,7 +90,7 @@ def test_rows_of_a_sweep_join_the_recorded_ones(tmp_path: Path) -> None:
     recorded.write_text(json.dumps([new, other]))
     swept.write_text(json.dumps([old, {**new, 'under': dict(commit='two'), 'at': '2026-01-03 00:00:00'}]))
     run('zoo.py', swept, '--recorded', recorded, '--doc', doc)
-    rows = {found['backend']: found for found in json.loads(recorded.read_text())}
+    rows = {actual['backend']: actual for actual in json.loads(recorded.read_text())}
     assert rows['onnx']['under'] == dict(commit='two')
     assert rows['onnx']['reason'] == "File 'mmseg/x.py'"
     assert 'repro' not in rows['onnx']

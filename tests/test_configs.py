@@ -30,8 +30,8 @@ def test_config_is_right_at_sizes_and_batches_that_were_not_traced(name: str, ou
     # PointRend chooses its points by values, so it is looked at on pictures.
     assert (report.branches.note is None) is (name != 'pointrend'), report.branches.note
     if outputs == 'final' and name in FLOORS:
-        seen = report.checks[0].result['classes']['seen']  # type: ignore[index]
-        assert len(seen) >= FLOORS[name], f'{len(seen)} classes are decided somewhere'
+        recorded = report.checks[0].result['classes']['seen']  # type: ignore[index]
+        assert len(recorded) >= FLOORS[name], f'{len(recorded)} classes are decided somewhere'
     assert {row.sample for row in rows} >= {'traced', 'same shape', '250x333', '160x96', 'batch 3'}
     assert (tmp_path / 'torchscript' / 'model.pt').is_file()
 

@@ -29,9 +29,9 @@ def public_docstrings() -> Iterator[tuple[str, str]]:
 
 
 def test_the_first_word_is_an_imperative_verb() -> None:
-    found = list(public_docstrings())
-    assert len(found) > 500
-    assert [f'{place}: {line}' for place, line in found if line.split()[0].rstrip(',.:;') not in VERBS] == []
+    actual = list(public_docstrings())
+    assert len(actual) > 500
+    assert [f'{place}: {line}' for place, line in actual if line.split()[0].rstrip(',.:;') not in VERBS] == []
 
 
 def test_every_public_module_and_class_says_what_it_does() -> None:

@@ -45,8 +45,8 @@ def test_unknown_name_is_an_error() -> None:
 def test_untried_names_other_versions(installed: dict[str, str], words: str | None, upstream: Any) -> None:
     with patched([Constant(dict)]) as applied:
         pass
-    found = applied[0].untried(installed)
-    assert found == (words and f'Constant was checked on mmcv 2.1.0, mmdet 3.2.0, here is {words}')
+    actual = applied[0].untried(installed)
+    assert actual == (words and f'Constant was checked on mmcv 2.1.0, mmdet 3.2.0, here is {words}')
     assert replace(applied[0], skipped='not for this machine').untried(installed) is None
 
 

@@ -183,11 +183,11 @@ def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: 
     assert 'not the file of this manifest' in capsys.readouterr().out
     # With its own manifest the file is whole, but its answers are another model's.
     shutil.copy(tmp_path / 'other' / 'torchscript' / 'manifest.json', folder / 'manifest.json')
-    found = check(folder, folder / 'samples.npz', torch.device('cpu'))
-    assert 'samples.npz is not the file of this manifest' in str(verdict(found))
+    actual = check(folder, folder / 'samples.npz', torch.device('cpu'))
+    assert 'samples.npz is not the file of this manifest' in str(verdict(actual))
     shutil.copy(folder / 'samples.npz', tmp_path / 'samples.npz')
-    found = check(folder, tmp_path / 'samples.npz', torch.device('cpu'))
-    assert 'off by' in str(verdict(found))
+    actual = check(folder, tmp_path / 'samples.npz', torch.device('cpu'))
+    assert 'off by' in str(verdict(actual))
 
 
 def test_a_file_that_disagrees_with_test_step_is_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,10 +42,10 @@ def test_the_default_command_passes_and_the_file_scores_as_eager_does(name: str,
     assert run(['export', str(config), str(checkpoint), '--work-dir', str(tmp_path), '--quiet']) == 0
     report = json.loads((tmp_path / 'report.json').read_text())
     assert report['passed'] is True
-    found = report['artifacts'][0]['found']
+    actual = report['artifacts'][0]['found']
     if name != 'shapes_slide':
-        assert found['classes'] == dict(seen=[0, 1], never=[])
-        assert found['vacuous'] == {}
+        assert actual['classes'] == dict(seen=[0, 1], never=[])
+        assert actual['vacuous'] == {}
     assert all(row['passed'] for row in report['pipelines'] if not row['skipped'])
     model, _ = load_model(load_config(config), str(checkpoint))
     eager = miou(name, lambda picture: predicted(model, picture))

@@ -57,9 +57,9 @@ def test_the_diagnosis_names_the_branch(habit: str, backend: str, kind: str, cau
     failed = next(row for row in report.checks[0].rows if not row.passed)
     assert failed.kind == kind
     assert any(('REFUSED' if kind == 'refused' else 'FAIL') in line for line in report.lines())
-    found = report.diagnoses[0]
-    assert (found.cause, Path(str(found.file)).name) == (cause, 'user_code.py')
-    assert ' if ' in f' {found.source}', found.source
+    actual = report.diagnoses[0]
+    assert (actual.cause, Path(str(actual.file)).name) == (cause, 'user_code.py')
+    assert ' if ' in f' {actual.source}', actual.source
 
 
 def test_a_size_beyond_the_ranges_is_refused_by_the_file(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_size_that_is_not_followed_is_named(habit: str, tmp_path: Path) -> Non
     places = {line.split(': ')[1] for line in report.lines() if line.startswith('not followed') and 'user_code.py' in line}
     assert places
     assert not [line for line in report.lines() if line.startswith('one answer') and line.split(': ')[1] in places]
-    assert all(any(place in said for said in report.artifacts[0].manifest['not_followed']) for place in places)
+    assert all(any(place in message for message in report.artifacts[0].manifest['not_followed']) for place in places)
 
 
 def test_a_branch_on_the_number_of_metas_is_turned(tmp_path: Path) -> None:

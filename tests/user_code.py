@@ -207,8 +207,8 @@ class UserModel(EncoderDecoder):
         self.rare = [side == 120 for side in range(600)]
 
     def encode_decode(self, inputs: Tensor, batch_img_metas: Any) -> Any:
-        found = super().encode_decode(inputs, batch_img_metas)
-        return found * 2 if self.habit == 'pairs' and len(batch_img_metas) == 2 else found
+        actual = super().encode_decode(inputs, batch_img_metas)
+        return actual * 2 if self.habit == 'pairs' and len(batch_img_metas) == 2 else actual
 
     def extract_feat(self, inputs: Tensor) -> Any:
         if self.habit == 'brightens' and inputs.mean() < -1:
@@ -238,32 +238,32 @@ class UserModel(EncoderDecoder):
         return super().whole_inference(inputs, batch_img_metas)
 
     def postprocess_result(self, seg_logits: Tensor, data_samples: Any = None) -> Any:
-        found = super().postprocess_result(seg_logits, data_samples)
+        actual = super().postprocess_result(seg_logits, data_samples)
         if self.habit == 'drops specks':
-            for sample in found:
+            for sample in actual:
                 labels = sample.pred_sem_seg.data
                 if (labels == 1).float().mean() > 0.9:
                     labels.zero_()
         if self.habit == 'overlays' and seg_logits.shape[2:] == (120, 160):
-            for sample in found:
+            for sample in actual:
                 sample.pred_sem_seg.data[:] = 1
         height, width = seg_logits.shape[-2:]
         if self.habit == 'drops small pictures' and 100 * 100 < height * width < 125 * 125:
-            for sample in found:
+            for sample in actual:
                 sample.pred_sem_seg.data = 1 - sample.pred_sem_seg.data
         if self.habit == 'joins pairs' and seg_logits.shape[0] == 2:
-            both = torch.minimum(found[0].pred_sem_seg.data, found[1].pred_sem_seg.data)
-            for sample in found:
+            both = torch.minimum(actual[0].pred_sem_seg.data, actual[1].pred_sem_seg.data)
+            for sample in actual:
                 sample.pred_sem_seg.data = both
-        wrong = [(self.habit == 'shares a helper' and between(height)), (self.habit == 'counts what was found' and len(found) == 3),
+        wrong = [(self.habit == 'shares a helper' and between(height)), (self.habit == 'counts what was found' and len(actual) == 3),
                  (self.habit == 'looks in a list' and self.rare[height]), (self.habit == 'names sizes' and f'{height}' == '120')]
         if any(wrong):
-            for sample in found:
+            for sample in actual:
                 sample.pred_sem_seg.data = 1 - sample.pred_sem_seg.data
         if self.habit == 'swaps labels':
-            for sample in found:
+            for sample in actual:
                 sample.pred_sem_seg.data = 1 - sample.pred_sem_seg.data
-        return found
+        return actual
 
 
 def config(head: str = 'plain', model: str = 'plain', name: str = 'cracks_sigmoid', **export: Any) -> tuple[Config, str]:

@@ -95,21 +95,21 @@ class MaskClassification(Adapter):
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         cls_logits, mask_logits = raw
-        scores, classes, candidates = self._kept(cls_logits)
+        scores, classes, candidates = self._candidates(cls_logits)
         statistics = mask_statistics(mask_logits, image.shape[2:], _weights(scores, candidates), self.instance_on)  # type: ignore[arg-type]
         panoptic: tuple[Tensor, ...] = ()
         if self.panoptic_on:
             panoptic = (self._segments(scores, classes, candidates, statistics.winner, statistics.area, statistics.sure)[0],)
         return panoptic + (self._instances(cls_logits, statistics) if self.instance_on else ())
 
-    def _kept(self, cls_logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _candidates(self, cls_logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return score and class of each query (N, Q), and whether it is a candidate for a segment."""
         scores, classes = cls_logits.softmax(dim=-1).max(dim=-1)
         return scores, classes, classes.ne(self.num_classes) & (scores > self.fusion.test_cfg.get('object_mask_thr', 0.8))
 
     def panoptic(self, cls_logits: Tensor, masks: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the segment map of enlarged masks (N, Q, H, W), and its intermediate decisions for `evidence`."""
-        scores, classes, candidates = self._kept(cls_logits)
+        scores, classes, candidates = self._candidates(cls_logits)
         probabilities = masks.sigmoid()
         winner = (_weights(scores, candidates)[:, :, None, None] * probabilities).argmax(dim=1)
         area = (probabilities >= 0.5).flatten(2).sum(dim=2)

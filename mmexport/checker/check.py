@@ -74,7 +74,8 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
             result['p50_s'] = typical(lambda: runner(*inputs), device)
         # A file that remembers its calls is told from one that does not by the last of them.
         called = time.perf_counter()
-        last_outputs, copies = _kept(runner, _on(device, min(samples[1:] or samples, key=lambda sample: sample.image.numel())))
+        smallest = min(samples[1:] or samples, key=lambda sample: sample.image.numel())
+        last_outputs, copies = _outputs_and_copies(runner, _on(device, smallest))
         result['last_s'] = time.perf_counter() - called
         again = _check_sample(runner, samples[0], manifest, extra, device)
         if not all(torch.equal(one, other) for one, other in zip(last_outputs, copies, strict=True)):
@@ -152,7 +153,7 @@ def _on(device: torch.device, sample: Sample) -> tuple[Tensor, ...]:
     return tuple(tensor.to(device, copy=True) for tensor in sample.file_inputs)
 
 
-def _kept(runner: Runner, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+def _outputs_and_copies(runner: Runner, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Return the outputs of one call, and copies of them made right away."""
     with torch.no_grad():
         outputs = [output for output in _all(runner(*inputs)) if isinstance(output, Tensor)]

@@ -46,12 +46,12 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
     With `clear`, decisions are compared too where the best class is ahead of the next by that much of the scale.
     ``evidence['exempt']`` (N, h, w) takes pixels out that sit on an edge of the model's own choice (PointRend's top-k).
     """
-    wanted, got = expected[name].double(), actual[name].double()
-    if wanted.numel() == 0:
+    expected_values, actual_values = expected[name].double(), actual[name].double()
+    if expected_values.numel() == 0:
         return dict(problem='an empty output proves nothing')
-    scales = _scale(kind, wanted)
+    scales = _scale(kind, expected_values)
     scale = float(scales.min())
-    error = (wanted - got).abs() / scales
+    error = (expected_values - actual_values).abs() / scales
     metrics: dict[str, Any] = {}
     exempt = evidence.get('exempt')
     if exempt is not None and kind != 'queries':
@@ -65,11 +65,11 @@ def compare_continuous(kind: str, name: str, expected: Mapping[str, Tensor], act
     else:
         units = _units(error, kind)
         pictures = list(units.view(len(error), -1))
-    metrics.update(_task_metrics(kind, wanted, got))
+    metrics.update(_task_metrics(kind, expected_values, actual_values))
     if clear is not None:
-        metrics.update(_clear_decisions(kind, wanted, got, clear * scale))
+        metrics.update(_clear_decisions(kind, expected_values, actual_values, clear * scale))
     return dict(max_abs=float((error * scales).max()), max_rel=float(error.max()),
-                cosine=float(F.cosine_similarity(wanted.flatten(), got.flatten(), dim=0, eps=TINY)),
+                cosine=float(F.cosine_similarity(expected_values.flatten(), actual_values.flatten(), dim=0, eps=TINY)),
                 beyond=share(units > tolerance), metrics=metrics,
                 # Of the worst picture: one that is wrong throughout is half of a batch of two.
                 median=max((float(picture.median()) for picture in pictures if picture.numel()), default=0.0))

@@ -206,7 +206,7 @@ class VirtualDevices(TorchFunctionMode):
         if name == '__set__':
             self.tags[before[0]] = known[1] if len(known) > 1 else known[0]
             return result
-        narrowed_at = next((own.narrowed for own in known if own.narrowed), None)
+        narrowed_at = next((known_tag.narrowed for known_tag in known if known_tag.narrowed), None)
 
         def note(value: Any) -> Any:
             if not isinstance(value, Tensor):
@@ -215,10 +215,10 @@ class VirtualDevices(TorchFunctionMode):
                 if self.tags[value].device == tag.device:
                     return value
                 value = value.clone()
-            own = narrowed_at
-            if value.dtype in HALVES and own is None and not any(tensor.dtype in HALVES for tensor in before):
-                own = self.tags.here()
-            self.tags[value] = replace(tag, narrowed=own if value.dtype in HALVES else None)
+            place = narrowed_at
+            if value.dtype in HALVES and place is None and not any(tensor.dtype in HALVES for tensor in before):
+                place = self.tags.here()
+            self.tags[value] = replace(tag, narrowed=place if value.dtype in HALVES else None)
             return value
 
         return tree_map(note, result)

@@ -76,7 +76,7 @@ class BranchSearch:
             return network, []
         # A helper may be called in the network and outside it: then it is asked more often than the network alone asks.
         known = {site for site in self.sites | set(network.branches.escaped)
-                 if not any(_asked(run, site) > _asked(self.runs.branches[name], site) for name, run in runs.items())}
+                 if not any(_times_asked(run, site) > _times_asked(self.runs.branches[name], site) for name, run in runs.items())}
         recorded = [sample for sample in samples if sample.name in runs]
         log = self._log(self._run_test_step, recorded, dict(runs))
         log.judges = lambda site: site.in_user_code and site not in known
@@ -155,7 +155,7 @@ class BranchSearch:
         run_test_step_on(self.adapter, self.adapter.preprocess(image))
 
 
-def _asked(run: Run, site: Site) -> int:
+def _times_asked(run: Run, site: Site) -> int:
     """Return how often a condition was asked."""
     return sum(key[0] == site for key in run.conditions)
 

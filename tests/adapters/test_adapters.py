@@ -22,15 +22,15 @@ def test_final_outputs_equal_upstreams_predict(name: str) -> None:
     adapter = build_adapter(seeded(name))
     image = picture(SHAPE, 2, adapter)
     with torch.no_grad():
-        found = dict(zip((spec.name for spec in adapter.specs), adapter(image), strict=True))
-        wanted = predicted(adapter, image)
+        actual = dict(zip((spec.name for spec in adapter.specs), adapter(image), strict=True))
+        expected = predicted(adapter, image)
     for key in ('labels', 'panoptic'):
-        if key in wanted and wanted[key].dim() == 3:
-            assert found[key].dtype == torch.int32
-            assert torch.equal(found[key], wanted[key].to(torch.int32)), key
-    if 'masks' in wanted:
-        assert int(found['num'][0]) == int(wanted['num'][0]) > 0
-        verdict = compare_instances(wanted, found, {}, 1e-5)
+        if key in expected and expected[key].dim() == 3:
+            assert actual[key].dtype == torch.int32
+            assert torch.equal(actual[key], expected[key].to(torch.int32)), key
+    if 'masks' in expected:
+        assert int(actual['num'][0]) == int(expected['num'][0]) > 0
+        verdict = compare_instances(expected, actual, {}, 1e-5)
         assert verdict['beyond'] == 0.0, verdict
 
 
@@ -50,18 +50,18 @@ def test_panoptic_thresholds_fall_as_upstreams_python_loop_does() -> None:
         cls_logits = torch.randn(2, 12, 134, generator=generator) + 9 * torch.nn.functional.one_hot(
             torch.randint(0, 134, (2, 12), generator=generator), 134)
         masks = 3 * torch.randn(2, 12, 10, 12, generator=generator)
-        found = adapter.panoptic(cls_logits, masks)[0]
+        actual = adapter.panoptic(cls_logits, masks)[0]
         for image in range(2):
-            wanted = adapter.fusion.panoptic_postprocess(cls_logits[image], masks[image]).sem_seg[0]
-            assert torch.equal(found[image], wanted)
+            expected = adapter.fusion.panoptic_postprocess(cls_logits[image], masks[image]).sem_seg[0]
+            assert torch.equal(actual[image], expected)
     adapter.fusion.test_cfg.filter_low_score = True
 
 
 def test_nothing_found_is_all_void() -> None:
     adapter = build_adapter(seeded('mask2former_r50'))
     assert isinstance(adapter, MaskClassification)
-    found = adapter.panoptic(torch.zeros(1, 5, 134), torch.zeros(1, 5, 4, 4))[0]
-    assert (found == 133).all()
+    actual = adapter.panoptic(torch.zeros(1, 5, 134), torch.zeros(1, 5, 4, 4))[0]
+    assert (actual == 133).all()
 
 
 def test_boxes_of_masks() -> None:
@@ -80,8 +80,8 @@ def test_one_channel_heads_are_thresholded_as_mmseg_does() -> None:
     image = picture(SHAPE, 1, adapter)
     with torch.no_grad():
         labels, scores = adapter(image)
-        wanted = predicted(adapter, image)['labels']
-    assert torch.equal(labels, wanted)
+        expected = predicted(adapter, image)['labels']
+    assert torch.equal(labels, expected)
     assert set(labels.unique().tolist()) == {0, 1}
     assert torch.equal(labels.bool(), scores > 0.3)
 

@@ -53,9 +53,9 @@ def test_the_outputs_are_those_of_upstream(checkpoint: Path) -> None:
     assert isinstance(adapter, OpenVocabulary)
     image = picture((1, 3, 128, 160), 0, adapter)
     with torch.no_grad():
-        wanted = model.predict(image)[0].seg_logits.data  # type: ignore[operator]
-        found = adapter.full_size(adapter.raw(image), image)[0]
-    assert torch.allclose(found, wanted, atol=1e-6)
+        expected = model.predict(image)[0].seg_logits.data  # type: ignore[operator]
+        actual = adapter.full_size(adapter.raw(image), image)[0]
+    assert torch.allclose(actual, expected, atol=1e-6)
 
 
 def test_every_parameter_is_set_and_repeatable(checkpoint: Path, tmp_path: Path) -> None:

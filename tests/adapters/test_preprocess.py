@@ -22,8 +22,8 @@ def kinds() -> tuple[Any, Any]:
 
     class Unit(SegDataPreProcessor):
         def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
-            found: dict[str, Any] = super().forward({**data, 'inputs': [picture.float() / 255 for picture in data['inputs']]}, training)
-            return found
+            actual: dict[str, Any] = super().forward({**data, 'inputs': [picture.float() / 255 for picture in data['inputs']]}, training)
+            return actual
 
     return SegDataPreProcessor, Unit
 
@@ -76,8 +76,8 @@ def test_one_that_treats_some_pictures_otherwise_is_found(habit: str) -> None:
                 pictures = [picture * 255 if picture.max() <= 1 else picture for picture in pictures]
             if habit == 'halves large ones':
                 pictures = [picture / 2 if max(picture.shape) > 600 else picture for picture in pictures]
-            found: dict[str, Any] = super().forward({**data, 'inputs': pictures}, training)
-            return found
+            actual: dict[str, Any] = super().forward({**data, 'inputs': pictures}, training)
+            return actual
 
     model = model_with(Habit)
     with pytest.raises(ConfigError, match='the Habit of this model does not make'):
@@ -92,8 +92,8 @@ def test_a_picture_that_the_models_class_refuses_is_no_other_way() -> None:
         def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
             if max(data['inputs'][0].shape) > 600:
                 raise ValueError('too large')
-            found: dict[str, Any] = super().forward(data, training)
-            return found
+            actual: dict[str, Any] = super().forward(data, training)
+            return actual
 
     model = model_with(Small)
     preprocess = Preprocess.of(model, inside=True)

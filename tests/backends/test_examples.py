@@ -16,10 +16,10 @@ AXES = ('batch', 'height', 'width')
                                                          ((224, 224), 14, (2, 224, 154)), ((640, 600), 1, (2, 640, 536))])
 def test_the_largest_example_differs_at_every_stride(high: tuple[int, int], multiple: int, sizes: tuple[int, ...]) -> None:
     ranges = dict(batch=(1, 9), height=(64, high[0]), width=(64, high[1]))
-    found = largest_checked(torch.zeros(1, 3, 128, 128), AXES, ranges, multiple)
-    assert found is not None
-    assert (found.shape[0], *found.shape[2:]) == sizes
-    assert not found.shape[2] % multiple and not found.shape[3] % multiple
+    actual = largest_checked(torch.zeros(1, 3, 128, 128), AXES, ranges, multiple)
+    assert actual is not None
+    assert (actual.shape[0], *actual.shape[2:]) == sizes
+    assert not actual.shape[2] % multiple and not actual.shape[3] % multiple
 
 
 def test_there_is_none_where_the_ranges_are_narrow() -> None:
@@ -42,17 +42,17 @@ class Limited(nn.Module):
 def test_a_branch_outside_of_the_ranges_goes_as_within() -> None:
     """The generic example has 480 rows; the file is for at most 256."""
     model = Limited(256).eval()
-    found = program.exported_program(model, torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
+    actual = program.exported_program(model, torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
     for size in [(1, 3, 64, 64), (9, 3, 256, 256), (1, 3, 64, 256)]:
         image = torch.randn(size)
-        torch.testing.assert_close(found.module()(image), model(image))
+        torch.testing.assert_close(actual.module()(image), model(image))
 
 
 def test_a_branch_within_the_ranges_stays_refused() -> None:
     model = Limited(400).eval()
     example = torch.zeros(1, 3, 128, 128)
-    found = program.exported_program(model, example, AXES)  # type: ignore[arg-type]
-    assert valid_sizes.refused_corner(found, generic(example, AXES), AXES, model.guard.ranges) is not None
+    actual = program.exported_program(model, example, AXES)  # type: ignore[arg-type]
+    assert valid_sizes.refused_corner(actual, generic(example, AXES), AXES, model.guard.ranges) is not None
 
 
 class Asking(Limited):
@@ -67,6 +67,6 @@ class Asking(Limited):
 def test_a_second_export_that_fails_does_not_cost_the_first() -> None:
     model = Asking(600).eval()
     model.guard.ranges['width'] = (64, 640)
-    found = program.exported_program(model, torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
+    actual = program.exported_program(model, torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
     image = torch.randn(1, 3, 256, 300)
-    torch.testing.assert_close(found.module()(image), model(image))
+    torch.testing.assert_close(actual.module()(image), model(image))

@@ -61,8 +61,8 @@ def test_a_folder_is_checked_from_its_files_alone(report: Report, name: str) -> 
         assert subprocess.run(door, capture_output=True, check=False).returncode == 2
         door.append('--trust')
     assert subprocess.run(door, capture_output=True, check=False).returncode == 0
-    found = json.loads((folder / 'report.json').read_text())
-    assert next(row for row in found['artifacts'] if row['backend'] == name)['found']['foreign_modules'] == []
+    actual = json.loads((folder / 'report.json').read_text())
+    assert next(row for row in actual['artifacts'] if row['backend'] == name)['found']['foreign_modules'] == []
 
 
 def test_weights_beside_the_graph_are_part_of_the_file(report: Report, tmp_path: Path) -> None:
@@ -220,8 +220,8 @@ def test_the_manifest_has_the_ranges_that_the_program_holds_for() -> None:
     adapter = build_adapter(seeded('fcn'), outputs='raw')
     with patched('auto'):
         program = exported_program(adapter, torch.zeros(SHAPE), AXES)
-    found = valid_ranges(program, torch.zeros(SHAPE), AXES)
-    assert found == {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
+    actual = valid_ranges(program, torch.zeros(SHAPE), AXES)
+    assert actual == {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
     image = next(node for node in program.graph.nodes if node.name == 'image')
     program.range_constraints[image.meta['val'].shape[2].node.expr] = ValueRanges(96, 2048)
     assert valid_ranges(program, torch.zeros(SHAPE), AXES)['height'] == (96, 2048)

@@ -62,9 +62,9 @@ def test_places_are_sampled_in_float32() -> None:
     assert grids and all(types[name] == onnx.TensorProto.FLOAT for name in grids)
     image = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=['CPUExecutionProvider'])
-    found = torch.from_numpy(session.run(None, {'image': image.numpy()})[0])
-    wanted = canary(image)[0]
-    assert float((found - wanted).abs().max()) < 2e-2 * float(wanted.abs().max())
+    actual = torch.from_numpy(session.run(None, {'image': image.numpy()})[0])
+    expected = canary(image)[0]
+    assert float((actual - expected).abs().max()) < 2e-2 * float(expected.abs().max())
 
 
 def _logits() -> Tensor:

@@ -24,9 +24,9 @@ def test_a_file_that_nobody_can_read_costs_no_other(tmp_path: Path, monkeypatch:
     from mmexport.backends.onnx.backend import ONNX
     monkeypatch.setattr(ONNX, '_save', lambda self, proto, path, manifest: path.write_bytes(b'no graph'))
     cfg = tiny('fcn', backends=['onnx', 'torchscript'], outputs='final', inputs=dict(image=str(photograph_file)))
-    found, = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
-    assert [check.passed for check in found.checks] == [False, True]
-    assert all(row.passed for row in found.pipelines)
+    actual, = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
+    assert [check.passed for check in actual.checks] == [False, True]
+    assert all(row.passed for row in actual.pipelines)
     assert (tmp_path / 'torchscript' / 'model.pt').is_file()
     assert (tmp_path / 'failed' / 'onnx').is_dir()
 
@@ -36,21 +36,21 @@ def test_where_test_step_disagrees_no_format_is_right(tmp_path: Path, monkeypatc
     monkeypatch.setattr('mmexport.verification.reference.check_sample',
                         lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
     cfg = tiny('fcn', backends=['onnx', 'torchscript'], outputs='final')
-    found, = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
-    assert 'test_step on traced: half of it' in found.reasons
+    actual, = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
+    assert 'test_step on traced: half of it' in actual.reasons
     assert not (tmp_path / 'torchscript').exists()
     assert (tmp_path / 'failed' / 'onnx').is_dir()
-    assert [line for line in found.lines() if 'test_step on photograph: FAIL' in line]
+    assert [line for line in actual.lines() if 'test_step on photograph: FAIL' in line]
 
 
 def test_outputs_go_by_the_names_of_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checker reads answers by their place, and a user by their names."""
     convert = OpenVINO.convert
     monkeypatch.setattr(OpenVINO, 'convert', lambda self, program, folder, names, *more: convert(self, program, folder, names[::-1], *more))
-    found, = Exporter(tiny('fcn', backends=['openvino'], outputs='final'), work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
-    assert found.passed is False
-    assert 'the outputs of the file are named' in found.reasons[0]
-    assert 'and the manifest has labels, scores' in found.reasons[0]
+    actual, = Exporter(tiny('fcn', backends=['openvino'], outputs='final'), work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
+    assert actual.passed is False
+    assert 'the outputs of the file are named' in actual.reasons[0]
+    assert 'and the manifest has labels, scores' in actual.reasons[0]
 
 
 def test_a_file_that_takes_its_process_with_it_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,10 +58,10 @@ def test_a_file_that_takes_its_process_with_it_is_not_loaded_again(tmp_path: Pat
     monkeypatch.setattr('mmexport.verification.checker_process.CheckerProcess.run',
                         lambda self, arguments: (-11, 'Fatal Python error: Segmentation fault'))
     monkeypatch.setattr('mmexport.backends.base.load', lambda *args: pytest.fail('it was loaded'))
-    found, = Exporter(tiny('fcn', backends=['onnx'], outputs='raw'), work_dir=tmp_path, model=seeded('fcn')).run()
-    assert found.passed is False
-    assert 'died with code -11' in found.reasons[0]
-    assert found.diagnoses[0].cause == 'a crash of the runtime'
+    actual, = Exporter(tiny('fcn', backends=['onnx'], outputs='raw'), work_dir=tmp_path, model=seeded('fcn')).run()
+    assert actual.passed is False
+    assert 'died with code -11' in actual.reasons[0]
+    assert actual.diagnoses[0].cause == 'a crash of the runtime'
     assert (tmp_path / 'failed' / 'onnx' / 'report.json').is_file()
 
 
@@ -73,10 +73,10 @@ def test_a_converter_that_breaks_in_its_own_way_costs_no_other(tmp_path: Path, m
 
     monkeypatch.setattr(TorchScript, 'lower', broken)
     cfg = tiny('fcn', backends=['torchscript', 'torch_export'], outputs='raw')
-    found, = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
-    assert found.failures == {'torchscript': 'torchscript failed: IndexError: out of range in the converter'}
-    assert [check.passed for check in found.checks] == [True]
-    assert found.passed is False
+    actual, = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
+    assert actual.failures == {'torchscript': 'torchscript failed: IndexError: out of range in the converter'}
+    assert [check.passed for check in actual.checks] == [True]
+    assert actual.passed is False
 
 
 def test_an_operator_that_is_no_standard_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

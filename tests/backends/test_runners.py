@@ -148,11 +148,11 @@ def test_strays_without_onnx_package(onnx_file: Path, monkeypatch: pytest.Monkey
 
 def test_openvino_precision_hint(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import openvino as runtime
-    asked: list[tuple[str, dict[str, Any]]] = []
+    requested: list[tuple[str, dict[str, Any]]] = []
     compile_model = runtime.Core.compile_model
 
     def noted(core: Any, model: Any, device: str, config: dict[str, Any]) -> Any:
-        asked.append((device, config))
+        requested.append((device, config))
         return compile_model(core, model, device, config)
 
     monkeypatch.setattr(runtime.Core, 'compile_model', noted)
@@ -169,7 +169,7 @@ def test_openvino_precision_hint(onnx_file: Path, monkeypatch: pytest.MonkeyPatc
     runtime.save_model(model, str(onnx_file.with_name('model.xml')))
     openvino.load(onnx_file.with_name('model.xml'), CPU)
     threads = torch.get_num_threads()
-    assert asked == [('CPU', {'INFERENCE_PRECISION_HINT': hint, 'INFERENCE_NUM_THREADS': threads}) for hint in ('f32', 'bf16')]
+    assert requested == [('CPU', {'INFERENCE_PRECISION_HINT': hint, 'INFERENCE_NUM_THREADS': threads}) for hint in ('f32', 'bf16')]
     with pytest.raises(ValueError, match='^OpenVINO runs on the CPU here, not on cuda:1$'):
         openvino.load(onnx_file, torch.device('cuda:1'))
 
@@ -178,10 +178,10 @@ def test_torchscript_load_is_silent(tmp_path: Path, recwarn: pytest.WarningsReco
                                     monkeypatch: pytest.MonkeyPatch) -> None:
     torch.jit.script(Double()).save(str(tmp_path / 'model.pt'))
     read = torch.jit.load
-    asked: list[Any] = []
+    requested: list[Any] = []
 
     def noted(file: str, map_location: Any) -> Any:
-        asked.append((file, map_location))
+        requested.append((file, map_location))
         import warnings
         warnings.warn('old', stacklevel=1)
         return read(file, map_location)
@@ -190,7 +190,7 @@ def test_torchscript_load_is_silent(tmp_path: Path, recwarn: pytest.WarningsReco
     recwarn.clear()
     double, turned = torchscript.load(tmp_path / 'model.pt', CPU)(IMAGE)
     assert torch.equal(double, IMAGE * 2) and torch.equal(turned, IMAGE.flip(-1))
-    assert asked == [(str(tmp_path / 'model.pt'), CPU)]
+    assert requested == [(str(tmp_path / 'model.pt'), CPU)]
     assert not recwarn.list
 
 
@@ -206,7 +206,7 @@ def test_torch_export_load_moves_to_device(tmp_path: Path) -> None:
 @pytest.mark.parametrize(('device', 'index'), [('cpu', -1), ('cuda', -1), ('cuda:1', 1)])
 def test_aotinductor_device_must_match(device: str, index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch._inductor
-    asked: list[tuple[str, int]] = []
+    requested: list[tuple[str, int]] = []
 
     class Package:
         made_for: dict[str, str] = {'AOTI_DEVICE_KEY': torch.device(device).type}
@@ -218,13 +218,13 @@ def test_aotinductor_device_must_match(device: str, index: int, monkeypatch: pyt
             return image.is_contiguous()
 
     def load(file: str, device_index: int) -> Package:
-        asked.append((file, device_index))
+        requested.append((file, device_index))
         return Package()
 
     monkeypatch.setattr(torch._inductor, 'aoti_load_package', load)
     runner: Callable[..., Any] = aotinductor.load(Path('model.pt2'), torch.device(device))
     assert runner(IMAGE.transpose(2, 3)) is True
-    assert asked == [('model.pt2', index)]
+    assert requested == [('model.pt2', index)]
     Package.made_for = {}
     aotinductor.load(Path('model.pt2'), torch.device(device))
     Package.made_for = {'AOTI_DEVICE_KEY': 'xpu'}

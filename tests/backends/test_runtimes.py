@@ -44,8 +44,8 @@ def test_nothing_is_written_into_the_home_folder(tmp_path: Path) -> None:
     for name in ('onnx', 'openvino'):
         subprocess.run([sys.executable, str(ROOT / 'tools' / 'verify.py'), str(work / name)], env=env, check=True, capture_output=True)
     # matplotlib and yapf, which OpenMMLab imports, keep caches there; no runtime may.
-    found = [str(path.relative_to(home)) for path in home.rglob('*') if path.is_file()]
-    assert [path for path in found if not path.startswith(('.cache/matplotlib/', '.cache/YAPF/'))] == []
+    actual = [str(path.relative_to(home)) for path in home.rglob('*') if path.is_file()]
+    assert [path for path in actual if not path.startswith(('.cache/matplotlib/', '.cache/YAPF/'))] == []
 
 
 def test_a_simplified_file_is_the_one_that_is_checked(tmp_path: Path) -> None:
@@ -138,5 +138,5 @@ def test_openvino_reads_remainders_and_a_tensor_that_is_answered_twice() -> None
     run = openvino.compile_model(model, 'CPU')
     for size in ((30, 33), (28, 41)):
         image = torch.randn(2, 3, *size)
-        for wanted, found in zip(Padded()(image), run(image.numpy()).values(), strict=True):
-            assert np.array_equal(wanted.numpy(), found)
+        for expected, actual in zip(Padded()(image), run(image.numpy()).values(), strict=True):
+            assert np.array_equal(expected.numpy(), actual)

@@ -21,8 +21,8 @@ RANGES = dict(height=(64, 320), width=(64, 320))
 
 def found_inputs(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any]) -> tuple[Branches, list[Sample]]:
     """`model` was run on two squares and on the corners of the ranges between them, and the ranges must contain all of them."""
-    found = searched(model, add, keep=('small', 'large', 'wide', 'tall'))
-    return found.branches, found.samples
+    actual = searched(model, add, keep=('small', 'large', 'wide', 'tall'))
+    return actual.branches, actual.samples
 
 
 def searched(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any], keep: Sequence[str], **more: Shape) -> BranchInputs:
@@ -58,16 +58,16 @@ def test_a_size_that_turns_a_branch_is_added() -> None:
 
 
 def test_another_picture_is_taken_where_eager_is_not_sure_of_one() -> None:
-    asked: list[float] = []
+    requested: list[float] = []
 
     def add(name: str, image: Tensor) -> Any:
-        asked.append(float(image.flatten()[0]))
-        if asked[-1] < 2:
+        requested.append(float(image.flatten()[0]))
+        if requested[-1] < 2:
             raise Unclear(name)
         return sample_of(between, name, image)
 
     branches, samples = found_inputs(between, add)
-    assert asked[:3] == [0.0, 1.0, 2.0]
+    assert requested[:3] == [0.0, 1.0, 2.0]
     assert samples
     assert not branches.unresolved
 
@@ -108,22 +108,22 @@ def test_the_ranges_leave_out_what_could_not_be_compared() -> None:
             raise Unclear(name)
         return sample_of(between, name, image)
 
-    found = searched(between, add, keep=('small', 'traced'), traced=(1, 90, 96))
-    assert found.given_up == ['large', 'tall']
-    assert [(sample.name, tuple(sample.image.shape[2:])) for sample in found.samples] == [('corner 90x64', (90, 64)),
+    actual = searched(between, add, keep=('small', 'traced'), traced=(1, 90, 96))
+    assert actual.given_up == ['large', 'tall']
+    assert [(sample.name, tuple(sample.image.shape[2:])) for sample in actual.samples] == [('corner 90x64', (90, 64)),
                                                                                         ('corner 90x320', (90, 320))]
-    assert not found.branches.unresolved
-    assert [site.text for site in found.branches.avoided] == ['100 < image.shape[2] < 140']
-    assert any(line.startswith('ranges made smaller: ') and 'test_inputs.py' in line for line in found.branches.lines())
+    assert not actual.branches.unresolved
+    assert [site.text for site in actual.branches.avoided] == ['100 < image.shape[2] < 140']
+    assert any(line.startswith('ranges made smaller: ') and 'test_inputs.py' in line for line in actual.branches.lines())
 
 
 def test_a_size_between_inputs_that_must_stay_cannot_be_left_out() -> None:
     def add(name: str, image: Tensor) -> Any:
         raise Unclear(name)
 
-    found = searched(between, add, keep=('small', 'traced'), traced=(1, 200, 200))
-    assert found.given_up == []
-    assert found.branches.unresolved
+    actual = searched(between, add, keep=('small', 'traced'), traced=(1, 200, 200))
+    assert actual.given_up == []
+    assert actual.branches.unresolved
 
 
 def test_plain_pictures_do_not_widen_the_ranges_again() -> None:
@@ -136,7 +136,7 @@ def test_plain_pictures_do_not_widen_the_ranges_again() -> None:
             raise Unclear(name)
         return sample_of(model, name, image + 1 if name == 'bright' else image)
 
-    found = searched(model, add, keep=('traced', 'wide 2'), **{'traced': (1, 256, 256), 'wide 2': (1, 200, 320)})
-    assert set(found.given_up) >= {'small', 'wide'}
-    assert any(sample.name == 'bright' for sample in found.samples)
-    assert min(sample.image.shape[2] for sample in found.samples) >= 200
+    actual = searched(model, add, keep=('traced', 'wide 2'), **{'traced': (1, 256, 256), 'wide 2': (1, 200, 320)})
+    assert set(actual.given_up) >= {'small', 'wide'}
+    assert any(sample.name == 'bright' for sample in actual.samples)
+    assert min(sample.image.shape[2] for sample in actual.samples) >= 200

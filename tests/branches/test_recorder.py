@@ -27,12 +27,12 @@ class Scale:
 
 def test_key_of_a_condition_stays_the_same() -> None:
     scale, image = Scale(), torch.zeros(2, 3, 24, 32)
-    found = []
+    actual = []
     for watched in [True, False] * 10:
         with nullcontext() if watched else mock.patch.object(recorder, 'size_products_noted', nullcontext):
-            found.append(set(recorder.record_picture(scale, image).conditions))
-    assert len(found[0]) >= 3
-    assert all(keys == found[0] for keys in found)
+            actual.append(set(recorder.record_picture(scale, image).conditions))
+    assert len(actual[0]) >= 3
+    assert all(keys == actual[0] for keys in actual)
 
 
 class Values:

@@ -52,15 +52,15 @@ class Model:
 
 def run_of(habit: str) -> Run:
     call: Callable[[Tensor], Tensor] = getattr(Model(), habit)
-    found = record_picture(call, torch.zeros(1, 3, 8, 8))
-    assert not found.error
-    return found
+    actual = record_picture(call, torch.zeros(1, 3, 8, 8))
+    assert not actual.error
+    return actual
 
 
 @pytest.mark.parametrize('habit', ['written_in_place', 'a_global', 'an_attribute', 'contained'])
 def test_each_key_is_a_comparison(habit: str) -> None:
     run = run_of(habit)
-    assert [seen for _, seen in sorted(run.conditions.items(), key=lambda item: item[0][2])] == [(True, (8, 8)), (False, (8, 12))]
+    assert [recorded for _, recorded in sorted(run.conditions.items(), key=lambda item: item[0][2])] == [(True, (8, 8)), (False, (8, 12))]
     assert not run.escaped
 
 

@@ -34,9 +34,9 @@ class Remembering(nn.Module):
 
 class Overwriting(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
-        found = torch.cat([image * 2, image.flip(-1)], dim=1)
+        actual = torch.cat([image * 2, image.flip(-1)], dim=1)
         image.mul_(0.5)
-        return found
+        return actual
 
 
 class Lending(nn.Module):

@@ -60,30 +60,30 @@ def test_changed_samples_are_stale(tmp_path: Path) -> None:
 
 
 def test_check_of_a_correct_file(tmp_path: Path) -> None:
-    found = found_of(deciding(tmp_path, Both())[0])
-    assert verdict(found) is None
-    assert {key: found[key] for key in ('backend', 'device', 'stale', 'vacuous', 'little_change', 'facts', 'classes')} == dict(
+    actual = found_of(deciding(tmp_path, Both())[0])
+    assert verdict(actual) is None
+    assert {key: actual[key] for key in ('backend', 'device', 'stale', 'vacuous', 'little_change', 'facts', 'classes')} == dict(
         backend='torchscript', device='cpu', stale=None, vacuous={}, little_change={}, facts={}, classes=dict(seen=[0, 1, 2], never=[3]))
-    assert [(row['sample'], row['output'], row['stage'], row['passed']) for row in found['rows']] == [
+    assert [(row['sample'], row['output'], row['stage'], row['passed']) for row in actual['rows']] == [
         (f's{seed}', 'labels', EAGER, True) for seed in range(3)]
-    assert all(0 < found[key] < 60 for key in ('load_s', 'run_s', 'p50_s', 'last_s'))
-    assert 'older' not in found
-    assert json.loads(json.dumps(found)) == found
+    assert all(0 < actual[key] < 60 for key in ('load_s', 'run_s', 'p50_s', 'last_s'))
+    assert 'older' not in actual
+    assert json.loads(json.dumps(actual)) == actual
 
 
 def test_raw_outputs_are_compared_if_samples_have_them(tmp_path: Path) -> None:
     folder, raw = deciding(tmp_path, Both())
-    found = found_of(folder, raw)
-    assert [(row['sample'], row['output'], row['kind'], row['passed']) for row in found['rows'][3:]] == [
+    actual = found_of(folder, raw)
+    assert [(row['sample'], row['output'], row['kind'], row['passed']) for row in actual['rows'][3:]] == [
         ('s0', 'logits', 'pixels', True), ('s2', 'logits', 'pixels', True)]
 
 
 def test_wrong_raw_outputs_fail_with_equal_labels(tmp_path: Path) -> None:
     folder, raw = deciding(tmp_path, Shifted())
-    found = found_of(folder, raw)
-    assert [row['passed'] for row in found['rows']] == [True] * 3 + [False] * 2
-    assert str(verdict(found)).startswith('s0, logits: off by ')
-    assert str(verdict(found)).endswith(' of scale, 0.0001 may be (and 1 more rows)')
+    actual = found_of(folder, raw)
+    assert [row['passed'] for row in actual['rows']] == [True] * 3 + [False] * 2
+    assert str(verdict(actual)).startswith('s0, logits: off by ')
+    assert str(verdict(actual)).endswith(' of scale, 0.0001 may be (and 1 more rows)')
 
 
 class OffAtACorner(nn.Module):
@@ -115,11 +115,11 @@ def test_missing_raw_file_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_exception_of_the_file_is_a_problem(tmp_path: Path) -> None:
-    found = found_of(folder_of(Raising(), tmp_path))
-    assert [(row['sample'], row['output'], row['kind'], row['stage'], row['tolerance']) for row in found['rows']] == [
+    actual = found_of(folder_of(Raising(), tmp_path))
+    assert [(row['sample'], row['output'], row['kind'], row['stage'], row['tolerance']) for row in actual['rows']] == [
         ('s0', '(all)', 'count', EAGER, 1e-4), ('s1', '(all)', 'count', EAGER, 1e-4)]
-    assert found['rows'][0]['problem'].startswith('the file raised ')
-    assert 'p50_s' not in found
+    assert actual['rows'][0]['problem'].startswith('the file raised ')
+    assert 'p50_s' not in actual
 
 
 def test_reused_output_memory_is_a_problem(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ def test_patched_rows_do_not_decide_the_verdict(tmp_path: Path) -> None:
     samples, extra = read_samples(folder / 'samples.npz')
     patched = [replace(sample, patched={'logits': sample.expected['logits'] + 1}) for sample in samples]
     write_samples(folder / 'samples.npz', patched, extra)
-    found = found_of(folder)
-    assert [(row['stage'], row['passed']) for row in found['rows']] == [(EAGER, True), ('artifact vs patched', False)] * 2
-    assert verdict(found) is None
+    actual = found_of(folder)
+    assert [(row['stage'], row['passed']) for row in actual['rows']] == [(EAGER, True), ('artifact vs patched', False)] * 2
+    assert verdict(actual) is None
 
 
 def test_floors_and_tolerance_come_from_samples(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_floors_and_tolerance_come_from_samples(tmp_path: Path) -> None:
     assert sum(bool(sample.image[0, 0, 0, 0] < -1.3) for sample in samples) == 1
     assert verdict(found_of(folder)) is not None
     write_samples(folder / 'samples.npz', samples, dict(tolerance=0.5, floors={'logits': 0.25}))
-    found = found_of(folder)
-    assert [(row['tolerance'], row['floor']) for row in found['rows'] if not row['again']] == [(0.5, 0.25)] * 2
+    actual = found_of(folder)
+    assert [(row['tolerance'], row['floor']) for row in actual['rows'] if not row['again']] == [(0.5, 0.25)] * 2
 
 
 def test_stored_judgement_is_used_without_a_pair(tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_stored_judgement_is_used_without_a_pair(tmp_path: Path) -> None:
     assert 'no two samples have the same shape' in str(verdict(found_of(folder)))
     judged = dict(vacuous={}, little_change={'logits': 'as the export said'}, classes=None)
     write_samples(folder / 'samples.npz', samples, dict(tolerance=1e-4, floors={}, judged=judged))
-    found = found_of(folder)
-    assert {key: found[key] for key in judged} == judged
-    assert verdict(found) is None
+    actual = found_of(folder)
+    assert {key: actual[key] for key in judged} == judged
+    assert verdict(actual) is None
     # Where a pair is there, what the folder says about itself is not read.
     twice = [samples[0], replace(samples[0], name='again')]
     write_samples(folder / 'samples.npz', twice, dict(tolerance=1e-4, floors={}, judged=judged))
@@ -175,18 +175,18 @@ def test_older_manifest_adds_a_note(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     manifest = json.loads((folder / 'manifest.json').read_text())
     (folder / 'manifest.json').write_text(json.dumps({**manifest, 'mmexport': 1}))
-    found = found_of(folder)
-    assert found['older'] == 'its manifest has schema 1, which declares no ranges of sizes: only its samples are checked'
-    assert verdict(found) is None
+    actual = found_of(folder)
+    assert actual['older'] == 'its manifest has schema 1, which declares no ranges of sizes: only its samples are checked'
+    assert verdict(actual) is None
 
 
 def test_stale_folder_is_not_loaded(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     (folder / 'model.pt').write_bytes(b'cut short')
-    found = found_of(folder)
-    assert found['rows'] == [] and found['vacuous'] == {} and 'load_s' not in found
-    assert verdict(found) == found['stale']
-    assert found['stale'].startswith('model.pt is not the file of this manifest (sha256 ')
+    actual = found_of(folder)
+    assert actual['rows'] == [] and actual['vacuous'] == {} and 'load_s' not in actual
+    assert verdict(actual) == actual['stale']
+    assert actual['stale'].startswith('model.pt is not the file of this manifest (sha256 ')
 
 
 def test_missing_samples_file_raises(tmp_path: Path) -> None:
@@ -210,9 +210,9 @@ def test_check_notes_facts_and_modules(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr('mmexport.checker.check.runner_of', lambda manifest: module)
     for name in ('mmfake', 'mmfake.part', 'mmap', 'otherfake'):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    found = found_of(folder)
-    assert found['facts'] == {'runner': 'Sound'}
-    assert 'mmfake' in found['foreign_modules'] and not {'mmfake.part', 'mmap', 'otherfake'} & set(found['foreign_modules'])
+    actual = found_of(folder)
+    assert actual['facts'] == {'runner': 'Sound'}
+    assert 'mmfake' in actual['foreign_modules'] and not {'mmfake.part', 'mmap', 'otherfake'} & set(actual['foreign_modules'])
 
 
 def test_check_times_the_first_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,8 +231,8 @@ def test_check_times_the_first_sample(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr('mmexport.checker.files.runner_of', lambda manifest: module)
     monkeypatch.setattr('mmexport.checker.check.typical', typical)
     monkeypatch.setattr('mmexport.checker.check.time', SimpleNamespace(perf_counter=lambda: next(clock)))
-    found = found_of(folder)
+    actual = found_of(folder)
     (image, device), = timed
     assert torch.equal(image, read_samples(folder / 'samples.npz')[0][0].image)
     assert device == torch.device('cpu')
-    assert {key: found[key] for key in ('load_s', 'run_s', 'p50_s', 'last_s')} == dict(load_s=1, run_s=1, p50_s=7.0, last_s=1)
+    assert {key: actual[key] for key in ('load_s', 'run_s', 'p50_s', 'last_s')} == dict(load_s=1, run_s=1, p50_s=7.0, last_s=1)

@@ -86,7 +86,7 @@ def test_reduced_precision_compares_clear_decisions() -> None:
 
 
 def test_instances_are_compared_as_one_group() -> None:
-    found = instances()
+    actual = instances()
     specs = [*INSTANCE, dict(name='map', kind='labels')]
-    rows = compare(specs, {**found, 'map': LABEL}, [*found.values(), LABEL + 1], {}, sample='s', stage='t')
+    rows = compare(specs, {**actual, 'map': LABEL}, [*actual.values(), LABEL + 1], {}, sample='s', stage='t')
     assert [(row.output, row.kind, row.passed) for row in rows] == [('map', 'labels', False), ('instances', 'instance', True)]

@@ -59,12 +59,12 @@ def found(kind: str, wanted: torch.Tensor, got: torch.Tensor, tolerance: float =
 
 
 def test_pixel_errors_are_relative_to_scale() -> None:
-    wanted = torch.zeros(2, 2, 2, 5)
-    wanted[:, 0], wanted[:, 1] = 4.0, -2.0
-    got = wanted.clone()
+    expected_value = torch.zeros(2, 2, 2, 5)
+    expected_value[:, 0], expected_value[:, 1] = 4.0, -2.0
+    got = expected_value.clone()
     got[0, 0, 0, 0] += 0.04
     got[1, 1, 0, :3] -= 0.02
-    result = found('pixels', wanted, got)
+    result = found('pixels', expected_value, got)
     assert result['max_abs'] == pytest.approx(0.04, rel=1e-5)
     assert result['max_rel'] == pytest.approx(0.01, rel=1e-5)
     assert result['beyond'] == pytest.approx(4 / 20)
@@ -76,57 +76,57 @@ def test_pixel_errors_are_relative_to_scale() -> None:
 
 
 def test_median_is_taken_of_the_worst_image() -> None:
-    wanted = torch.ones(2, 1, 4, 4)
-    got = wanted.clone()
+    expected_value = torch.ones(2, 1, 4, 4)
+    got = expected_value.clone()
     got[1] += 0.5
-    assert found('pixels', wanted, got)['median'] == pytest.approx(0.5)
+    assert found('pixels', expected_value, got)['median'] == pytest.approx(0.5)
 
 
 def test_error_equal_to_tolerance_is_within() -> None:
-    wanted = torch.ones(1, 4, 4)
-    assert found('map', wanted, wanted + 0.25, tolerance=0.25)['beyond'] == 0
-    assert found('map', wanted, wanted + 0.25, tolerance=0.2499)['beyond'] == 1
+    expected_value = torch.ones(1, 4, 4)
+    assert found('map', expected_value, expected_value + 0.25, tolerance=0.25)['beyond'] == 0
+    assert found('map', expected_value, expected_value + 0.25, tolerance=0.2499)['beyond'] == 1
 
 
 def test_map_scale_is_its_largest_absolute_value() -> None:
-    wanted = torch.tensor([[[1.0, -8.0], [2.0, 4.0]]])
-    got = wanted + torch.tensor([[[0.0, 0.0], [0.8, 0.0]]])
-    result = found('map', wanted, got)
+    expected_value = torch.tensor([[[1.0, -8.0], [2.0, 4.0]]])
+    got = expected_value + torch.tensor([[[0.0, 0.0], [0.8, 0.0]]])
+    result = found('map', expected_value, got)
     assert (result['max_rel'], result['beyond']) == (pytest.approx(0.1), 0.25)
     assert result['metrics'] == {}
 
 
 def test_queries_are_units_of_comparison() -> None:
-    wanted = torch.zeros(1, 4, 3)
-    wanted[..., 0], wanted[..., 1] = 5.0, 1.0
-    got = wanted.clone()
+    expected_value = torch.zeros(1, 4, 3)
+    expected_value[..., 0], expected_value[..., 1] = 5.0, 1.0
+    got = expected_value.clone()
     got[0, 1, 1] = 6.0
-    result = found('queries', wanted, got, clear=0.1)
+    result = found('queries', expected_value, got, clear=0.1)
     assert (result['beyond'], result['max_rel']) == (0.25, 1.0)
     assert result['metrics'] == {'class_agreement': 0.75, 'clear_share': 1.0, 'clear_agreement': 0.75}
 
 
 def test_query_masks_report_iou() -> None:
-    wanted = torch.full((1, 4, 2, 4), -1.0)
-    wanted[0, 0] = 1.0
-    wanted[0, 1, 0] = 1.0
-    got = wanted.clone()
+    expected_value = torch.full((1, 4, 2, 4), -1.0)
+    expected_value[0, 0] = 1.0
+    expected_value[0, 1, 0] = 1.0
+    got = expected_value.clone()
     got[0, 1, 0, :2] = -1.0
     got[0, 2, 0, 0] = 1.0
     # 1, one half, 0 of something, and 1 of nothing.
-    result = found('queries', wanted, got, clear=0.1)
+    result = found('queries', expected_value, got, clear=0.1)
     assert result['metrics'] == {'mask_iou': pytest.approx(2.5 / 4)}
     assert result['beyond'] == 0.5
 
 
 def test_masked_element_is_scaled_by_its_own_value() -> None:
-    wanted = torch.tensor([2.0, 1.0, -1e9]).view(1, 3, 1, 1).expand(1, 3, 4, 4).clone()
-    got = wanted.clone()
+    expected_value = torch.tensor([2.0, 1.0, -1e9]).view(1, 3, 1, 1).expand(1, 3, 4, 4).clone()
+    got = expected_value.clone()
     got[0, 2] *= 1.01
-    assert found('pixels', wanted, got)['max_rel'] == pytest.approx(0.01, rel=1e-4)
-    got = wanted.clone()
+    assert found('pixels', expected_value, got)['max_rel'] == pytest.approx(0.01, rel=1e-4)
+    got = expected_value.clone()
     got[0, 1] += 0.2
-    assert found('pixels', wanted, got)['max_rel'] == pytest.approx(0.1, rel=1e-4)
+    assert found('pixels', expected_value, got)['max_rel'] == pytest.approx(0.1, rel=1e-4)
 
 
 def test_competing_scale_reaches_88_below_best() -> None:
@@ -150,14 +150,14 @@ def test_zero_output_has_a_positive_scale() -> None:
 
 @pytest.mark.parametrize(('kind', 'shape'), [('pixels', (2, 3, 4, 4)), ('map', (2, 4, 4))])
 def test_exempt_pixels_are_left_out_of_all_metrics(kind: str, shape: tuple[int, ...]) -> None:
-    wanted = torch.ones(shape)
-    got = wanted.clone()
+    expected_value = torch.ones(shape)
+    got = expected_value.clone()
     got[..., 0, 0] += 5
     got[..., 1, 1] += 0.5
     exempt = torch.zeros(2, 4, 4)
     exempt[:, 0, 0] = 1
     exempt[0, 0] = 1
-    result = found(kind, wanted, got, exempt=exempt)
+    result = found(kind, expected_value, got, exempt=exempt)
     assert (result['max_abs'], result['max_rel']) == (pytest.approx(0.5), pytest.approx(0.5))
     assert result['beyond'] == pytest.approx(2 / 27)
     assert result['metrics']['exempt_share'] == pytest.approx(5 / 32)
@@ -169,29 +169,29 @@ def test_exempt_pixels_are_left_out_of_all_metrics(kind: str, shape: tuple[int, 
 
 
 def test_at_most_a_quarter_may_be_exempt() -> None:
-    wanted, exempt = torch.ones(1, 2, 4, 4), torch.zeros(1, 4, 4)
+    expected_value, exempt = torch.ones(1, 2, 4, 4), torch.zeros(1, 4, 4)
     exempt[0, 0] = 1
-    assert 'problem' not in found('pixels', wanted, wanted, exempt=exempt)
+    assert 'problem' not in found('pixels', expected_value, expected_value, exempt=exempt)
     exempt[0, 1, 0] = 1
     problem = "31% of the pixels are at the edge of the model's own choice: too few are left to compare"
-    assert found('pixels', wanted, wanted, exempt=exempt) == dict(problem=problem, metrics={'exempt_share': 5 / 16})
+    assert found('pixels', expected_value, expected_value, exempt=exempt) == dict(problem=problem, metrics={'exempt_share': 5 / 16})
 
 
 def test_exempt_does_not_apply_to_queries() -> None:
-    wanted = torch.ones(1, 2, 4, 4)
-    assert 'exempt_share' not in found('queries', wanted, wanted, exempt=torch.ones(1, 4, 4))['metrics']
+    expected_value = torch.ones(1, 2, 4, 4)
+    assert 'exempt_share' not in found('queries', expected_value, expected_value, exempt=torch.ones(1, 4, 4))['metrics']
 
 
 def test_clear_decisions_need_a_margin() -> None:
-    wanted = torch.zeros(1, 2, 1, 4)
-    wanted[0, 0] = torch.tensor([1.0, 0.75, 0.5, 0.25])
-    got = wanted.clone()
+    expected_value = torch.zeros(1, 2, 1, 4)
+    expected_value[0, 0] = torch.tensor([1.0, 0.75, 0.5, 0.25])
+    got = expected_value.clone()
     got[0, 1, 0, 0] = 2.0
-    result = found('pixels', wanted, got, clear=0.5)
+    result = found('pixels', expected_value, got, clear=0.5)
     # Ahead by more than half the scale: two of four, one of which changes.
     assert (result['metrics']['clear_share'], result['metrics']['clear_agreement']) == (0.5, 0.5)
     assert result['metrics']['pixel_agreement'] == 0.75
-    assert found('pixels', wanted * 0 + 1, got, clear=0.5)['metrics']['clear_agreement'] == 0.0
+    assert found('pixels', expected_value * 0 + 1, got, clear=0.5)['metrics']['clear_agreement'] == 0.0
     for kind, shape in (('map', (1, 4, 4)), ('pixels', (1, 1, 4, 4)), ('queries', (1, 3, 1))):
         assert 'clear_share' not in found(kind, torch.ones(shape), torch.ones(shape), clear=0.5)['metrics']
 
@@ -199,22 +199,22 @@ def test_clear_decisions_need_a_margin() -> None:
 @pytest.mark.parametrize(('kind', 'shape'), [('pixels', (1, 3, 4, 4)), ('queries', (1, 4, 5))])
 def test_scale_compares_the_classes_of_one_unit(kind: str, shape: tuple[int, ...]) -> None:
     """Of most units all classes are low, so they are no masked ones: their values set the scale."""
-    wanted = torch.full(shape, -120.0)
+    expected_value = torch.full(shape, -120.0)
     if kind == 'pixels':
-        wanted[:, :, 0] = 0.5
+        expected_value[:, :, 0] = 0.5
     else:
-        wanted[:, 0] = 0.5
-    assert found(kind, wanted, wanted + 0.012)['max_rel'] == pytest.approx(1e-4, rel=1e-3)
+        expected_value[:, 0] = 0.5
+    assert found(kind, expected_value, expected_value + 0.012)['max_rel'] == pytest.approx(1e-4, rel=1e-3)
 
 
 def test_scale_of_queries_ignores_a_masked_class() -> None:
-    wanted = torch.full((1, 6, 4), 2.0)
-    wanted[:, :, 3] = -1e9
-    wrong = wanted.clone()
+    expected_value = torch.full((1, 6, 4), 2.0)
+    expected_value[:, :, 3] = -1e9
+    wrong = expected_value.clone()
     wrong[:, :, 0] += 0.02
-    assert found('queries', wanted, wrong)['max_rel'] == pytest.approx(0.01, rel=1e-3)
+    assert found('queries', expected_value, wrong)['max_rel'] == pytest.approx(0.01, rel=1e-3)
     # Masks have no classes: their largest value is the scale.
-    masks = wanted[..., None].expand(-1, -1, -1, 2)
+    masks = expected_value[..., None].expand(-1, -1, -1, 2)
     assert found('queries', masks, masks + 1e6)['max_rel'] == pytest.approx(1e-3, rel=1e-3)
 
 

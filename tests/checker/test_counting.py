@@ -24,9 +24,9 @@ def test_pairs_equal_those_of_unique_columns(shift: int) -> None:
     one, other = (torch.randint(0, 9, (2, 7, 11), generator=generator) * 1000 for _ in range(2))
     other = other + shift
     columns, counts = torch.stack([one.flatten(), other.flatten()]).unique(dim=1, return_counts=True)
-    pairs, found = pairs_of(one, other)
+    pairs, actual = pairs_of(one, other)
     assert torch.equal(pairs, columns)
-    assert torch.equal(found, counts)
+    assert torch.equal(actual, counts)
 
 
 def test_pairs_of_empty_maps_are_none() -> None:

@@ -38,13 +38,13 @@ def test_unused_rows_are_zero_and_no_rows_fail() -> None:
 def rows_of(boxes: list[tuple[int, int, int, int]], labels: list[int], scores: list[float], rows: int = 6) -> dict[str, torch.Tensor]:
     """Rows of one picture of 8x8, each mask a filled box."""
     count = len(boxes)
-    found = dict(boxes=torch.zeros(1, rows, 4), scores=torch.zeros(1, rows), labels=torch.zeros(1, rows, dtype=torch.int64),
+    result = dict(boxes=torch.zeros(1, rows, 4), scores=torch.zeros(1, rows), labels=torch.zeros(1, rows, dtype=torch.int64),
                  masks=torch.zeros(1, rows, 8, 8, dtype=torch.bool), num=torch.tensor([count]))
     for row, (x1, y1, x2, y2) in enumerate(boxes):
-        found['masks'][0, row, y1:y2, x1:x2] = True
-        found['boxes'][0, row] = torch.tensor([x1, y1, x2, y2])
-    found['labels'][0, :count], found['scores'][0, :count] = torch.tensor(labels), torch.tensor(scores)
-    return found
+        result['masks'][0, row, y1:y2, x1:x2] = True
+        result['boxes'][0, row] = torch.tensor([x1, y1, x2, y2])
+    result['labels'][0, :count], result['scores'][0, :count] = torch.tensor(labels), torch.tensor(scores)
+    return result
 
 
 THREE = [(0, 0, 4, 4), (4, 0, 8, 4), (0, 4, 8, 8)]
@@ -62,25 +62,25 @@ def test_equal_instances_have_zero_errors() -> None:
 
 def test_instance_errors_are_counted_by_row() -> None:
     moved = rows_of([(0, 0, 4, 3), (4, 0, 8, 4), (0, 4, 8, 8)], [1, 1, 2], [0.8, 0.604, 0.5])
-    found = compared(moved)
-    assert found['metrics'] == dict(
+    result = compared(moved)
+    assert result['metrics'] == dict(
         rows=3, rows_lost=0, rows_wrong=2, masks_clearly_different=1, score_error=pytest.approx(0.004, abs=1e-6),
         best_score=pytest.approx(0.8), box_error=0.0, mask_iou=pytest.approx((0.75 + 2) / 3))
-    assert (found['beyond'], found['lost']) == (pytest.approx(2 / 3), 0.0)
-    assert (found['max_abs'], found['max_rel']) == (pytest.approx(0.004, abs=1e-6), pytest.approx(0.005, rel=1e-3))
+    assert (result['beyond'], result['lost']) == (pytest.approx(2 / 3), 0.0)
+    assert (result['max_abs'], result['max_rel']) == (pytest.approx(0.004, abs=1e-6), pytest.approx(0.005, rel=1e-3))
 
 
 def test_score_tolerance_is_relative_to_best_score() -> None:
     for off, wrong in ((0.7e-3, 0), (0.9e-3, 1)):
-        found = compared(rows_of(THREE, [1, 1, 2], [0.8, 0.6, 0.5 + off]))
-        assert found['metrics']['rows_wrong'] == wrong
+        result = compared(rows_of(THREE, [1, 1, 2], [0.8, 0.6, 0.5 + off]))
+        assert result['metrics']['rows_wrong'] == wrong
 
 
 def test_box_must_match_its_mask() -> None:
     shifted = rows_of(THREE, [1, 1, 2], [0.8, 0.6, 0.5])
     shifted['boxes'][0, 2, 1] -= 3
-    found = compared(shifted)
-    assert (found['metrics']['box_error'], found['metrics']['rows_wrong'], found['beyond']) == (3.0, 1, pytest.approx(1 / 3))
+    result = compared(shifted)
+    assert (result['metrics']['box_error'], result['metrics']['rows_wrong'], result['beyond']) == (3.0, 1, pytest.approx(1 / 3))
     # A mask that lost its last row within its unsure pixels has the box of what is left.
     near = torch.zeros(1, 6, 8, 8)
     near[0, 0, 3] = 1
@@ -106,8 +106,8 @@ def test_matching_uses_label_iou_and_score() -> None:
 
 def test_match_needs_iou_above_one_half() -> None:
     half = rows_of([(0, 0, 4, 2), *THREE[1:]], [1, 1, 2], [0.8, 0.6, 0.5])
-    found = compared(half)
-    assert (found['metrics']['rows_lost'], found['lost'], found['beyond']) == (2, pytest.approx(2 / 3), pytest.approx(2 / 3))
+    result = compared(half)
+    assert (result['metrics']['rows_lost'], result['lost'], result['beyond']) == (2, pytest.approx(2 / 3), pytest.approx(2 / 3))
     assert compared(rows_of([(0, 0, 4, 3), *THREE[1:]], [1, 1, 2], [0.8, 0.6, 0.5]))['metrics']['rows_lost'] == 0
     other = compared(rows_of(THREE, [1, 1, 3], [0.8, 0.6, 0.5]))
     assert other['metrics']['rows_lost'] == 2
@@ -127,15 +127,15 @@ def test_edge_rows_may_be_lost_or_new() -> None:
 def test_at_most_half_of_the_rows_may_be_unsure() -> None:
     four = rows_of([*THREE, (6, 6, 8, 8)], [1, 1, 2, 3], [0.8, 0.6, 0.5, 0.4])
     assert 'problem' not in compared(four, expected=four, edge_rows=torch.tensor([[False, False, True, True]]))
-    found = compared(four, expected=four, edge_rows=torch.tensor([[False, True, True, True]]))
-    assert found['problem'] == 'eager is unsure of 3 of 4 rows and 0% of the mask pixels: too few are left to compare'
-    assert found['metrics']['rows'] == 4
+    result = compared(four, expected=four, edge_rows=torch.tensor([[False, True, True, True]]))
+    assert result['problem'] == 'eager is unsure of 3 of 4 rows and 0% of the mask pixels: too few are left to compare'
+    assert result['metrics']['rows'] == 4
     near = torch.zeros(1, 6, 8, 8)
     near[0, :3] = 1
     assert 'problem' not in compared(four, expected=four, mask_near=near)
     near[0, 3, 0] = 1
-    found = compared(four, expected=four, mask_near=near)
-    assert found['problem'] == 'eager is unsure of 0 of 4 rows and 52% of the mask pixels: too few are left to compare'
+    result = compared(four, expected=four, mask_near=near)
+    assert result['problem'] == 'eager is unsure of 0 of 4 rows and 52% of the mask pixels: too few are left to compare'
 
 
 def test_images_of_a_batch_are_matched_separately() -> None:
@@ -157,9 +157,9 @@ def test_images_of_a_batch_are_matched_separately() -> None:
 def test_rows_after_num_must_be_zero(name: str) -> None:
     dirty = rows_of(THREE, [1, 1, 2], [0.8, 0.6, 0.5])
     dirty[name][0, 3:4] = 1
-    found = compared(dirty)
-    assert found['problem'] == 'rows from num on are not zero'
-    assert found['metrics']['rows'] == 3
+    result = compared(dirty)
+    assert result['problem'] == 'rows from num on are not zero'
+    assert result['metrics']['rows'] == 3
 
 
 EMPTY, PIXEL = (0, 0, 0, 0), (7, 7, 8, 8)
@@ -167,11 +167,11 @@ EMPTY, PIXEL = (0, 0, 0, 0), (7, 7, 8, 8)
 
 def test_empty_and_single_pixel_masks_match_in_any_order() -> None:
     for box in (EMPTY, PIXEL):
-        found = compared(rows_of([THREE[0], box], [3, 3], [0.8, 0.6]), rows_of([box, THREE[0]], [3, 3], [0.6, 0.8]))
-        assert (found['lost'], found['beyond']) == (0.0, 0.0)
+        result = compared(rows_of([THREE[0], box], [3, 3], [0.8, 0.6]), rows_of([box, THREE[0]], [3, 3], [0.6, 0.8]))
+        assert (result['lost'], result['beyond']) == (0.0, 0.0)
     # A pixel is not an empty mask.
-    found = compared(rows_of([THREE[0], EMPTY], [3, 3], [0.8, 0.6]), rows_of([PIXEL, THREE[0]], [3, 3], [0.6, 0.8]))
-    assert found['metrics']['rows_lost'] == 2
+    result = compared(rows_of([THREE[0], EMPTY], [3, 3], [0.8, 0.6]), rows_of([PIXEL, THREE[0]], [3, 3], [0.6, 0.8]))
+    assert result['metrics']['rows_lost'] == 2
 
 
 def test_overlaps_of_two_candidates_are_not_added() -> None:
@@ -189,9 +189,9 @@ def test_each_actual_row_is_matched_once() -> None:
 def test_shares_of_rows_end_at_one() -> None:
     expected = rows_of(THREE[:1], [1], [0.8])
     actual = rows_of([THREE[0], *[(0, row, 8, row + 1) for row in range(4, 8)]], [1] * 5, [0.1, 0.5, 0.5, 0.5, 0.5])
-    found = compared(actual, expected)
-    assert found['metrics']['rows_lost'] == 4
-    assert (found['beyond'], found['lost']) == (1.0, 1.0)
+    result = compared(actual, expected)
+    assert result['metrics']['rows_lost'] == 4
+    assert (result['beyond'], result['lost']) == (1.0, 1.0)
 
 
 def test_unsure_rows_are_counted_over_all_images() -> None:

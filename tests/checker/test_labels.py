@@ -89,8 +89,8 @@ def test_label_map_metrics() -> None:
     actual, margin = expected.clone(), torch.ones(1, 4, 8)
     actual[0, 0, :3] = (actual[0, 0, :3] + 1) % 4
     margin[0, 0, 0], margin[0, 0, 1], margin[0, 3, 7] = 1e-5, 2e-4, 0.0
-    found = compare_labels(expected, actual, {'margin': margin}, 1e-4)
-    assert found == dict(max_abs=None, beyond=2 / 32, metrics={
+    result = compare_labels(expected, actual, {'margin': margin}, 1e-4)
+    assert result == dict(max_abs=None, beyond=2 / 32, metrics={
         'labels': 4, 'pixel_agreement': pytest.approx(29 / 32), 'differing': 3, 'differing_clearly': 2, 'near_share': 2 / 32})
 
 
@@ -126,9 +126,9 @@ def test_at_most_half_of_the_pixels_may_be_unsure() -> None:
     near[0, 0] = 1
     assert 'problem' not in compare_panoptic(expected, expected, {'near': near})
     near[0, 1, 0] = 1
-    found = compare_panoptic(expected, expected, {'near': near})
-    assert found['problem'] == 'eager is unsure of 62% of the pixels: too few are left to compare'
-    assert found['metrics']['near_share'] == 5 / 8
+    result = compare_panoptic(expected, expected, {'near': near})
+    assert result['problem'] == 'eager is unsure of 62% of the pixels: too few are left to compare'
+    assert result['metrics']['near_share'] == 5 / 8
 
 
 def test_panoptic_metrics() -> None:
@@ -136,8 +136,8 @@ def test_panoptic_metrics() -> None:
     expected[0, 0], expected[0, 1, :2], expected[1, 0] = 1003, 2003, 1005
     actual = expected.clone()
     actual[1] = 133
-    found = compare_panoptic(expected, actual, {'near': expected == 1005, 'borderline': torch.tensor([[True, False], [True, True]])})
-    assert found == dict(max_abs=None, beyond=0.0, metrics={
+    result = compare_panoptic(expected, actual, {'near': expected == 1005, 'borderline': torch.tensor([[True, False], [True, True]])})
+    assert result == dict(max_abs=None, beyond=0.0, metrics={
         'segments': 5, 'segments_found': 4, 'segments_at_a_threshold': 3, 'pixel_agreement': 0.75, 'differing': 4,
         'differing_clearly': 0, 'near_share': 0.25})
     assert compare_panoptic(expected, actual, {})['metrics']['segments_at_a_threshold'] == 0
@@ -181,10 +181,10 @@ def test_class_zero_has_a_first_instance() -> None:
     expected[0, 0, 10:] = 0
     actual = expected.clone()
     actual[0, 0, :7] = 2000
-    found = compare_panoptic(expected, actual, {})
+    result = compare_panoptic(expected, actual, {})
     # The larger part is the instance; the smaller one, whose number is that of the instance, is none of eager's.
     assert renamed_after(expected, actual).tolist() == [[[1000] * 7 + [-1] * 3 + [0] * 2]]
-    assert found['metrics']['differing'] == 3
+    assert result['metrics']['differing'] == 3
 
 
 def test_class_zero_is_a_segment() -> None:
@@ -197,9 +197,9 @@ def test_margin_and_exempt_excuse_separate_pixels() -> None:
     actual = torch.tensor([[[7, 1, 1, 1]]], dtype=torch.int32)
     evidence = dict(margin=torch.tensor([[[0.0, 1.0, 1.0, 1.0]]]), next=torch.full((1, 1, 1, 4), 7, dtype=torch.int32),
                     exempt=torch.tensor([[[0.0, 1.0, 0.0, 0.0]]]))
-    found = compare_labels(expected, actual, evidence, 1e-4)
-    assert found['beyond'] == 0.0
-    assert found['metrics']['near_share'] == 0.5
+    result = compare_labels(expected, actual, evidence, 1e-4)
+    assert result['beyond'] == 0.0
+    assert result['metrics']['near_share'] == 0.5
 
 
 def test_invalid_labels_have_no_metrics() -> None:

@@ -74,13 +74,13 @@ def test_table_text() -> None:
     rows = [Comparison('traced', 'logits', EAGER, 'pixels', 1e-4, max_rel=2.34e-6, cosine=0.99999949, beyond=0.0, median=0.0),
             Comparison('traced', 'logits', 'artifact vs patched', 'pixels', 1e-4, problem='not shown'),
             Comparison('tall', 'labels', EAGER, 'labels', 1e-4, beyond=0.5)]
-    found = dict(stale=None, vacuous={}, device='cpu', rows=[row.as_dict() for row in rows])
-    assert table(found).splitlines() == [
+    actual = dict(stale=None, vacuous={}, device='cpu', rows=[row.as_dict() for row in rows])
+    assert table(actual).splitlines() == [
         'sample          output         max rel    cosine  result',
         'traced          logits         2.3e-06  0.999999  pass',
         'tall            labels               -         -  FAIL',
         'FAIL: tall, labels: 50.00% differs where eager is clear, 0.00% may']
-    passing = table({**found, 'rows': found['rows'][:1], 'older': 'word ' * 20}).splitlines()  # type: ignore[index]
+    passing = table({**actual, 'rows': actual['rows'][:1], 'older': 'word ' * 20}).splitlines()  # type: ignore[index]
     assert passing[2:] == [('word ' * 16).strip(), ('word ' * 4).strip(), 'PASS on cpu']
 
 
@@ -156,8 +156,8 @@ def test_reason_is_the_last_line_up_to_300_characters() -> None:
 
 
 def test_table_wraps_at_80_columns() -> None:
-    found = dict(stale=None, vacuous={}, device='cpu', rows=[], older=f"{'x' * 75} 12345")
-    assert table(found).splitlines()[1:3] == ['x' * 75, '12345']
+    actual = dict(stale=None, vacuous={}, device='cpu', rows=[], older=f"{'x' * 75} 12345")
+    assert table(actual).splitlines()[1:3] == ['x' * 75, '12345']
 
 
 def test_judge_samples_uses_precision_and_floors() -> None:
@@ -187,10 +187,10 @@ def test_check_sample_uses_the_precision() -> None:
 
 def test_outputs_that_are_no_tensors_are_reported() -> None:
     image = torch.rand(1, 3, 8, 8)
-    found = _check_sample(lambda image: (image, 5), Sample('s', image, {'logits': image}), dict(
+    actual = _check_sample(lambda image: (image, 5), Sample('s', image, {'logits': image}), dict(
         outputs=[dict(name='logits', dtype='float32', kind='pixels')]), dict(tolerance=1e-4, floors={}), torch.device('cpu'))
-    assert [row.passed for row in found] == [False]
-    assert 'AttributeError' not in str(found[0].reason)
+    assert [row.passed for row in actual] == [False]
+    assert 'AttributeError' not in str(actual[0].reason)
 
 
 def test_check_trusts_nobody_by_default(tmp_path: Path) -> None:

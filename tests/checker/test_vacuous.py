@@ -60,9 +60,9 @@ def test_vacuous_judges_each_output() -> None:
     logits = [torch.randn(1, 2, 6, 6, generator=torch.Generator().manual_seed(seed)) for seed in range(2)]
     blank = torch.zeros(1, 6, 6, dtype=torch.int32)
     samples = [Sample(f'{number}', torch.zeros(1, 3, 6, 6), dict(labels=blank, logits=each)) for number, each in enumerate(logits)]
-    found = vacuous_outputs(specs, samples, {}, 1e-4)
-    assert list(found) == ['labels']
-    assert found['labels'] == ("another input's answer would pass on every input tried: your model decides (almost) one class on them. "
+    actual = vacuous_outputs(specs, samples, {}, 1e-4)
+    assert list(actual) == ['labels']
+    assert actual['labels'] == ("another input's answer would pass on every input tried: your model decides (almost) one class on them. "
                                'Give a picture of what it was trained on by --image, or compare logits by --outputs raw')
 
 

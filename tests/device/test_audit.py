@@ -85,15 +85,15 @@ def test_mended_is_clean_the_same_and_taken_back(fault: str, tmp_path: Path, mon
     def audit() -> Audit:
         return audit_model(adapter, lambda: adapter(image), 'cuda', (image,), adapter.model)
 
-    found = audit()
+    actual = audit()
     with torch.no_grad():
-        wanted = adapter(image)[0]
-        with devices_fixed(adapter.model, found, 'cpu') as done:
-            assert torch.equal(adapter(image)[0], wanted)
+        expected = adapter(image)[0]
+        with devices_fixed(adapter.model, actual, 'cpu') as done:
+            assert torch.equal(adapter(image)[0], expected)
     assert len(done) == 1
 
     def run_mended() -> None:
-        with devices_fixed(adapter.model, found, 'cuda:0'):
+        with devices_fixed(adapter.model, actual, 'cuda:0'):
             adapter(image)
 
     after = audit_model(adapter, run_mended, 'cuda', (image,), adapter.model)

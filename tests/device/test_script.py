@@ -66,9 +66,9 @@ def lines(word: str) -> set[int]:
 def test_literals_are_found_at_their_lines(frozen: bool, tmp_path: Path) -> None:
     audit = audit_script(saved(tmp_path / 'm.pt', frozen), IMAGE)
     assert {finding.kind for finding in audit.findings} == {'literal'}
-    found = {finding.origin.line for finding in audit.findings if finding.origin.file == str(HERE)}
+    actual = {finding.origin.line for finding in audit.findings if finding.origin.file == str(HERE)}
     # Freezing computes the constant of the called function, and the literal with it.
-    assert found == lines('# LITERAL of') | lines('# LITERAL:') | (set() if frozen else lines('# LITERAL in'))
+    assert actual == lines('# LITERAL of') | lines('# LITERAL:') | (set() if frozen else lines('# LITERAL in'))
     assert all('cpu' in finding.what and finding.op.startswith('aten::') for finding in audit.findings)
 
 

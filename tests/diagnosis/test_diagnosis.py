@@ -50,9 +50,9 @@ def diagnosed(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nam
 @pytest.mark.parametrize('name', FAULTS)
 def test_a_planted_fault_is_found_at_its_module_and_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = FAULTS[name]
-    found, source = diagnosed(fault, tmp_path, monkeypatch, f'diagnosed_{list(FAULTS).index(name)}')
-    assert len(found) == 1
-    row = found[0]
+    actual, source = diagnosed(fault, tmp_path, monkeypatch, f'diagnosed_{list(FAULTS).index(name)}')
+    assert len(actual) == 1
+    row = actual[0]
     assert (row.module, row.stage, row.cause) == (fault.module, fault.stage, fault.cause), '\n'.join(row.lines())
     assert row.remedy
     assert row.repro or fault.cause == 'in-place on the input'
@@ -70,8 +70,8 @@ def test_a_config_of_the_users_own_is_found_from_any_folder(tmp_path: Path, monk
 
 def test_the_repro_shows_the_failure_without_mmexport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = FAULTS['a branch on a sum in a head']
-    found, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_repro')
-    assert str(found[0].repro).endswith('repro_torch_export.py')
+    actual, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_repro')
+    assert str(actual[0].repro).endswith('repro_torch_export.py')
     repro = tmp_path / 'work' / 'failed' / 'repro_torch_export.py'
     lines = repro.read_text().splitlines()
     assert len(lines) < 40
@@ -93,8 +93,8 @@ def test_the_repro_shows_the_failure_without_mmexport(tmp_path: Path, monkeypatc
     ('file', '2.3e-1 of its scale', "NameError: name 'x' is not defined", False),
 ])
 def test_a_repro_counts_only_with_the_same_error(stage: str, message: str, stderr: str, same: bool) -> None:
-    found = Diagnosis('onnx', stage, 'part', 'Part', None, None, None, None, message, None, None)
-    assert same_error(found, f'Traceback (most recent call last):\n  File "repro.py", line 3, in <module>\n    form()\n{stderr}\n') is same
+    actual = Diagnosis('onnx', stage, 'part', 'Part', None, None, None, None, message, None, None)
+    assert same_error(actual, f'Traceback (most recent call last):\n  File "repro.py", line 3, in <module>\n    form()\n{stderr}\n') is same
 
 
 @pytest.mark.parametrize(('code', 'shown'), [
@@ -102,9 +102,9 @@ def test_a_repro_counts_only_with_the_same_error(stage: str, message: str, stder
     ('raise KeyError("x")', "alone it ends with another error: KeyError: 'x'")])
 def test_a_repro_is_run_and_one_that_does_not_fail_shows_nothing(code: str, shown: str | None, tmp_path: Path) -> None:
     message = 'lowering failed: ValueError: boxes must be sorted'
-    found = Diagnosis('onnx', 'lowering', 'part', 'Part', None, None, None, None, message, None, None)
+    actual = Diagnosis('onnx', 'lowering', 'part', 'Part', None, None, None, None, message, None, None)
     (tmp_path / 'repro.py').write_text(code)
-    assert alone(tmp_path / 'repro.py', found) == shown
+    assert alone(tmp_path / 'repro.py', actual) == shown
 
 
 class Spoiled(Backend):
@@ -186,8 +186,8 @@ class LosesItsCast(Patch):
 
 def test_a_lost_cast_in_a_patch_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = Fault('torchscript', 'own', 'x = x.double().cumsum(3).float()', 'neck.own', 'a patch', 'patched')
-    found, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_cast', patches=['auto', 'LosesItsCast'])
-    assert [(row.stage, row.module, row.cause) for row in found] == [('patched', 'neck.own', 'a patch')]
+    actual, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_cast', patches=['auto', 'LosesItsCast'])
+    assert [(row.stage, row.module, row.cause) for row in actual] == [('patched', 'neck.own', 'a patch')]
 
 
 def test_a_cast_that_the_lowering_lost_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,8 +197,8 @@ def test_a_cast_that_the_lowering_lost_is_found(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setitem(SPOILS, 'a lost cast', half)
     fault = Fault('torchscript', 'own', 'x = x.double().cumsum(3).float()', 'neck.own', 'the conversion', 'file')
-    found, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_lost', backends=[dict(type='Mistaken', spoil='a lost cast')])
-    assert [(row.stage, row.module, row.cause) for row in found] == [(fault.stage, fault.module, fault.cause)]
+    actual, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_lost', backends=[dict(type='Mistaken', spoil='a lost cast')])
+    assert [(row.stage, row.module, row.cause) for row in actual] == [(fault.stage, fault.module, fault.cause)]
 
 
 def test_a_healthy_model_says_so(tmp_path: Path) -> None:
@@ -235,9 +235,9 @@ def test_the_door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         torch.save({'state_dict': model.state_dict()}, tmp_path / 'c.pth')
         common = [str(tmp_path / 'config.py'), str(tmp_path / 'c.pth'), '--work-dir', str(tmp_path / 'w')]
         assert run(['diagnose', *common, '--backend', 'torch_export', '--json', str(tmp_path / 'found.json')]) == 1
-        said = capsys.readouterr().out
-        assert 'decode_head (OwnHead)' in said
-        assert 'data-dependent Python' in said
+        messages = capsys.readouterr().out
+        assert 'decode_head (OwnHead)' in messages
+        assert 'data-dependent Python' in messages
         assert (tmp_path / 'w' / 'failed' / 'repro_torch_export.py').is_file()
         assert json.loads((tmp_path / 'found.json').read_text())[0]['module'] == 'decode_head'
         assert run(['diagnose', *common, '--backend', 'torchscript']) == 0

@@ -76,9 +76,9 @@ def test_pictures_of_the_validation_set_are_inputs(tmp_path: Path) -> None:
     cfg.merge_from_dict(dict(val_dataloader=dict(batch_size=1, num_workers=0, sampler=dict(type='DefaultSampler', shuffle=False),
                                                  dataset=dataset), val_cfg=dict(type='ValLoop'), val_evaluator=dict(type='IoUMetric')))
     runner = Runner.from_cfg(cfg)
-    found = validation_pictures(runner)
-    assert len(found) == PICTURES
-    assert all(Path(picture).parent == tmp_path / 'data' / 'img' for picture in found)
+    actual = validation_pictures(runner)
+    assert len(actual) == PICTURES
+    assert all(Path(picture).parent == tmp_path / 'data' / 'img' for picture in actual)
     warned: list[str] = []
     logger = type('Logger', (), dict(warning=lambda self, line: warned.append(line)))()
     assert validation_pictures(type('Runner', (), dict(val_dataloader=dict(dataset=None), logger=logger))()) == []

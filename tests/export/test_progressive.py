@@ -67,7 +67,7 @@ def test_a_healthy_model_is_kept_whole(tmp_path: Path, monkeypatch: pytest.Monke
     command.insert(command.index('torch_export'), 'torchscript')
     assert run(['checkpoint', *command[:2]]) == 0
     assert run(['export', *command]) == 0
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     for name in ('torchscript', 'torch_export'):
-        assert f'{name}: all of it passes' in said
+        assert f'{name}: all of it passes' in message
         assert 'part' not in json.loads((tmp_path / 'w' / name / 'manifest.json').read_text())

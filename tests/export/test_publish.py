@@ -90,10 +90,10 @@ def staged(report: Report, work_dir: Path, passed: bool) -> Report:
     folder = work_dir / '.staging' / 'torchscript'
     shutil.copytree(report.artifacts[0].folder, folder)
     made = Artifact.read(folder)
-    found = dict(report.checks[0].result or {})
+    actual = dict(report.checks[0].result or {})
     if not passed:
-        found['rows'] = [{**row, 'problem': 'planted'} for row in found['rows']]
-    return replace(report, work_dir=work_dir, artifacts=(made,), checks=(replace(report.checks[0], result=found),))
+        actual['rows'] = [{**row, 'problem': 'planted'} for row in actual['rows']]
+    return replace(report, work_dir=work_dir, artifacts=(made,), checks=(replace(report.checks[0], result=actual),))
 
 
 def test_what_passed_is_delivered_with_its_report_and_samples(exported: Report, tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_a_run_that_stops_early_is_what_the_report_says(tmp_path: Path) -> None:
     link(tmp_path / 'report.json', 'torchscript/report.json')
     with pytest.raises(CheckpointError), stopped_runs_noted(tmp_path, checkpoint='other.pth'):
         raise CheckpointError('other.pth has 3 of 80 keys')
-    said = json.loads((tmp_path / 'report.json').read_text())
-    assert (said['passed'], said['checkpoint']) == (False, 'other.pth')
-    assert said['reasons'] == ['CheckpointError: other.pth has 3 of 80 keys']
+    message = json.loads((tmp_path / 'report.json').read_text())
+    assert (message['passed'], message['checkpoint']) == (False, 'other.pth')
+    assert message['reasons'] == ['CheckpointError: other.pth has 3 of 80 keys']
     assert json.loads((folder / 'report.json').read_text()) == {'passed': True}
 
 

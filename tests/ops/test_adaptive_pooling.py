@@ -19,9 +19,9 @@ def test_matrices_pool_as_torch_does(cells: object, size: tuple[int, int]) -> No
     expected = nn.AdaptiveAvgPool2d(cells)(x)  # type: ignore[arg-type]
     with patched(['AdaptivePooling']) as rows, with_forms(adaptive_pooling='matrix'):
         assert rows[0].skipped is None
-        found = nn.AdaptiveAvgPool2d(cells)(x)  # type: ignore[arg-type]
-    assert found.shape == expected.shape
-    assert float((found - expected).abs().max()) <= 1e-6
+        actual = nn.AdaptiveAvgPool2d(cells)(x)  # type: ignore[arg-type]
+    assert actual.shape == expected.shape
+    assert float((actual - expected).abs().max()) <= 1e-6
 
 
 @pytest.mark.parametrize('cells', [1, 3, (2, 5), (None, 3), (7, 11)])
@@ -30,9 +30,9 @@ def test_maxima_are_those_of_torch(cells: object, size: tuple[int, int]) -> None
     x = torch.randn(2, 3, *size)
     expected = nn.AdaptiveMaxPool2d(cells)(x)  # type: ignore[arg-type]
     with patched(['AdaptivePooling']), with_forms(adaptive_pooling='matrix'):
-        found = nn.AdaptiveMaxPool2d(cells)(x)  # type: ignore[arg-type]
+        actual = nn.AdaptiveMaxPool2d(cells)(x)  # type: ignore[arg-type]
         _, places = F.adaptive_max_pool2d(x, 2, return_indices=True)
-    assert torch.equal(found, expected)
+    assert torch.equal(actual, expected)
     assert torch.equal(places, F.adaptive_max_pool2d(x, 2, return_indices=True)[1])
 
 

@@ -63,8 +63,8 @@ def test_peak_memory_is_about_a_third_of_upstreams(sampling: str) -> None:
     weights = torch.rand(1, keys, 8, 3, 4, generator=generator)
     sizes = torch.tensor(shapes)
     places = reference[:, :, None, :, None] + offsets / sizes.flip(1)[None, None, None, :, None].float()
-    upstream, wanted = peak_of(lambda: multi_scale_deformable_attn_pytorch(value, sizes, places, weights))
-    ours, found = peak_of(lambda: SAMPLINGS[sampling](value, shapes, offsets, weights, reference))
-    assert torch.allclose(found, wanted, atol=1e-4)
+    upstream, expected = peak_of(lambda: multi_scale_deformable_attn_pytorch(value, sizes, places, weights))
+    ours, actual = peak_of(lambda: SAMPLINGS[sampling](value, shapes, offsets, weights, reference))
+    assert torch.allclose(actual, expected, atol=1e-4)
     print(f'{sampling}: {ours / upstream:.3f} of {upstream / 1e6:.0f} MB')
     assert ours < 0.4 * upstream

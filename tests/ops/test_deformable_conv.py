@@ -53,12 +53,12 @@ def _definition(x: Tensor, offset: Tensor, weight: Tensor, bias: Tensor, mask: T
                         index = group * kernel_h * kernel_w + tap
                         y = row * case['stride'][0] - case['padding'][0] + tap // kernel_w * case['dilation'][0]
                         x_ = column * case['stride'][1] - case['padding'][1] + tap % kernel_w * case['dilation'][1]
-                        found = value(image, channel, y + float(offset[image, 2 * index, row, column]),
+                        actual = value(image, channel, y + float(offset[image, 2 * index, row, column]),
                                       x_ + float(offset[image, 2 * index + 1, row, column]))
-                        found *= float(mask[image, index, row, column])
+                        actual *= float(mask[image, index, row, column])
                         first = channel // per_group * (out // case['groups'])
                         part = slice(first, first + out // case['groups'])
-                        answer[image, part, row, column] += found * weight[part, channel % per_group, tap // kernel_w, tap % kernel_w]
+                        answer[image, part, row, column] += actual * weight[part, channel % per_group, tap // kernel_w, tap % kernel_w]
     return answer
 
 
@@ -67,8 +67,8 @@ def _definition(x: Tensor, offset: Tensor, weight: Tensor, bias: Tensor, mask: T
 def test_without_offsets_it_is_a_convolution(form: str, case: dict) -> None:
     x, offset, weight, bias, _, plain = _inputs(case)
     with with_forms(deformable_conv=form):
-        found = deform_conv2d(x, torch.zeros_like(offset), weight, bias, None, **case)
-    assert torch.allclose(found, plain, atol=1e-5)
+        actual = deform_conv2d(x, torch.zeros_like(offset), weight, bias, None, **case)
+    assert torch.allclose(actual, plain, atol=1e-5)
 
 
 @pytest.mark.parametrize('form', SAMPLINGS)
@@ -76,6 +76,6 @@ def test_without_offsets_it_is_a_convolution(form: str, case: dict) -> None:
 def test_it_is_the_definition(form: str, case: dict) -> None:
     x, offset, weight, bias, mask, _ = _inputs(case, (5, 6))
     with with_forms(deformable_conv=form):
-        found = deform_conv2d(x, offset, weight, bias, mask, **case)
-    wanted = _definition(x, offset, weight, bias, mask, case)
-    assert float((found - wanted).abs().max()) < 1e-5 * float(wanted.abs().max())
+        actual = deform_conv2d(x, offset, weight, bias, mask, **case)
+    expected = _definition(x, offset, weight, bias, mask, case)
+    assert float((actual - expected).abs().max()) < 1e-5 * float(expected.abs().max())

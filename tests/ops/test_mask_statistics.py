@@ -21,19 +21,19 @@ def test_statistics_are_those_of_the_enlarged_masks(form: str, tied: bool) -> No
     masks[0, 3] = -1.0
     query, thing = torch.randint(0, 23, (2, 7), generator=generator), torch.rand(2, 7, generator=generator) > 0.3
     with with_forms(mask_statistics=form):
-        found = mask_statistics(masks, SIZE, weights, True)
-        chosen = found.masks_of(query, thing)
+        actual = mask_statistics(masks, SIZE, weights, True)
+        chosen = actual.masks_of(query, thing)
     large = enlarge_masks(masks, SIZE)
     probabilities = large.sigmoid()
     winner = (weights[:, :, None, None] * probabilities).argmax(dim=1)
-    assert torch.equal(found.winner, winner)
-    assert not tied or (found.winner == 5).all()
-    assert torch.equal(found.sure, probabilities.gather(1, winner[:, None])[:, 0] >= 0.5)
-    assert torch.equal(found.area, (probabilities >= 0.5).float().sum(dim=(2, 3)))
+    assert torch.equal(actual.winner, winner)
+    assert not tied or (actual.winner == 5).all()
+    assert torch.equal(actual.sure, probabilities.gather(1, winner[:, None])[:, 0] >= 0.5)
+    assert torch.equal(actual.area, (probabilities >= 0.5).float().sum(dim=(2, 3)))
     positive = (large > 0).float()
-    torch.testing.assert_close(found.inside, (probabilities * positive).sum(dim=(2, 3)) / (positive.sum(dim=(2, 3)) + 1e-6))
-    assert found.columns is not None and found.rows is not None
-    assert torch.equal(found.columns, (large > 0).any(dim=2)) and torch.equal(found.rows, (large > 0).any(dim=3))
+    torch.testing.assert_close(actual.inside, (probabilities * positive).sum(dim=(2, 3)) / (positive.sum(dim=(2, 3)) + 1e-6))
+    assert actual.columns is not None and actual.rows is not None
+    assert torch.equal(actual.columns, (large > 0).any(dim=2)) and torch.equal(actual.rows, (large > 0).any(dim=3))
     expected = torch.stack([(large > 0)[image, query[image]] & thing[image][:, None, None] for image in range(2)])
     assert torch.equal(chosen, expected)
     assert thing.any() and not thing.all()
@@ -43,5 +43,5 @@ def test_statistics_are_those_of_the_enlarged_masks(form: str, tied: bool) -> No
 def test_without_masks_there_are_none(form: str) -> None:
     masks = torch.randn(1, 12, 4, 4, generator=torch.Generator().manual_seed(0))
     with with_forms(mask_statistics=form):
-        found = mask_statistics(masks, SIZE, torch.ones(1, 12), False)
-    assert found.positive is None and found.columns is None and found.logits is None
+        actual = mask_statistics(masks, SIZE, torch.ones(1, 12), False)
+    assert actual.positive is None and actual.columns is None and actual.logits is None

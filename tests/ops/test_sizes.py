@@ -36,11 +36,11 @@ class Sized(nn.Module):
 
 @pytest.mark.parametrize('name', CASES)
 def test_python_tracer_and_export_agree(name: str) -> None:
-    size, wanted = CASES[name]
+    size, expected = CASES[name]
     module = Sized(size)
     traced = torch.jit.trace(module, torch.zeros(7), check_trace=False)
     program = torch.export.export(module, (torch.zeros(7),), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=False).module()
     for side in SIDES:
-        assert size(side) == wanted(side)
+        assert size(side) == expected(side)
         for made in (module, traced, program):
-            assert made(torch.zeros(side)).shape[0] == wanted(side) + 3, (name, side)
+            assert made(torch.zeros(side)).shape[0] == expected(side) + 3, (name, side)

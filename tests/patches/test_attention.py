@@ -52,8 +52,8 @@ def test_deformable_sampling_is_linear_in_the_weights() -> None:
     value = torch.randn(1, 6, 1, 4)
     at_cell = torch.tensor([[[[(1 + 0.5) / 3, (0 + 0.5) / 2]]]]).view(1, 1, 1, 2)
     for sample in deformable_attention.SAMPLINGS.values():
-        found = sample(value, [(2, 3)], torch.zeros(1, 1, 1, 1, 1, 2), torch.ones(1, 1, 1, 1, 1), at_cell)
-        assert torch.allclose(found[0, 0], value[0, 1, 0], atol=1e-6)
+        actual = sample(value, [(2, 3)], torch.zeros(1, 1, 1, 1, 1, 2), torch.ones(1, 1, 1, 1, 1), at_cell)
+        assert torch.allclose(actual[0, 0], value[0, 1, 0], atol=1e-6)
         outside = sample(value, [(2, 3)], torch.full((1, 1, 1, 1, 1, 2), 1e12), torch.ones(1, 1, 1, 1, 1), at_cell)
         assert float(outside.abs().max()) == 0.0
 

@@ -28,9 +28,9 @@ def test_deformable_convolution_runs_and_is_traced_without_compiled_ops(kind: st
     for shape in ((2, 8, 12, 16), (1, 8, 17, 9)):
         image = torch.randn(shape)
         with patched(['DeformableConvolution']), torch.no_grad():
-            wanted = layer(image)
-        assert wanted.shape == (shape[0], 6, (shape[2] + 1) // 2, (shape[3] + 1) // 2)
-        assert torch.allclose(traced(image), wanted, atol=1e-5)
+            expected = layer(image)
+        assert expected.shape == (shape[0], 6, (shape[2] + 1) // 2, (shape[3] + 1) // 2)
+        assert torch.allclose(traced(image), expected, atol=1e-5)
     # With offsets of zero (and masks of one half) it is an ordinary convolution.
     nn.init.zeros_(layer.conv_offset.weight)
     nn.init.zeros_(layer.conv_offset.bias)

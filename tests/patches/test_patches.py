@@ -56,12 +56,12 @@ def test_random_bases_are_those_of_eager_from_the_seed(channels: int, bases: int
     for batch in (1, 3):
         image = torch.rand(batch, channels, 4, 6)
         with drawn_alike():
-            wanted = layer(image)
+            expected = layer(image)
         with drawn_alike():
-            assert torch.equal(wanted, layer(image))
+            assert torch.equal(expected, layer(image))
         with patched(['RandomBases']):
             assert torch.equal(layer(image), layer(image))
-            assert torch.allclose(layer(image), wanted, atol=0, rtol=1e-6)
+            assert torch.allclose(layer(image), expected, atol=0, rtol=1e-6)
     torch.random.set_rng_state(before)
     traced = traced_once('RandomBases', layer, (torch.rand(1, channels, 3, 4),))
     image = torch.rand(3, channels, 4, 6)
@@ -78,11 +78,11 @@ def test_more_bases_than_are_drawn_are_refused() -> None:
 def test_a_draw_leaves_the_random_numbers_of_others_alone() -> None:
     from mmexport.utils.randomness import drawn_alike
     torch.manual_seed(7)
-    wanted = torch.rand(3)
+    expected = torch.rand(3)
     torch.manual_seed(7)
     with drawn_alike():
         torch.rand(5)
-    assert torch.equal(torch.rand(3), wanted)
+    assert torch.equal(torch.rand(3), expected)
 
 
 @pytest.mark.parametrize(('kernel', 'stride', 'dilation'), [(3, 2, 1), (5, 2, 1), (3, 1, 2), (1, 1, 1), (1, 2, 1)])
@@ -208,8 +208,8 @@ def test_mask_heads_equal_upstream_at_batch_three(name: str) -> None:
     adapter = build_adapter(model, outputs='raw')
     image = picture((3, 3, 96, 128), 5, adapter)
     one, other = both('auto', lambda: adapter.raw(image))
-    for wanted, found in zip(one, other, strict=True):
-        assert float((wanted - found).abs().max()) <= 2e-5 * float(wanted.abs().max())
+    for expected, actual in zip(one, other, strict=True):
+        assert float((expected - actual).abs().max()) <= 2e-5 * float(expected.abs().max())
 
 
 def test_maskformer_refuses_padding() -> None:

@@ -46,8 +46,8 @@ def test_a_traced_head_takes_other_sizes() -> None:
     traced = traced_once('FusionBeforeUpsampling', head, (_maps(SIDES, 1),))
     maps = _maps(ODD, 2)
     with torch.no_grad():
-        wanted = head(maps)
-    assert float((traced(maps) - wanted).abs().max()) < 2 * ROUNDING * float(wanted.abs().max())
+        expected = head(maps)
+    assert float((traced(maps) - expected).abs().max()) < 2 * ROUNDING * float(expected.abs().max())
 
 
 def test_a_fusion_that_looks_at_neighbours_is_left_alone() -> None:

@@ -33,9 +33,9 @@ def test_swapped_attention_levels_show() -> None:
     with torch.no_grad():
         expected = adapter.raw(image)
         with patched([swapped]):
-            found = adapter.raw(image)
-    for wanted, got in zip(expected, found, strict=True):
-        assert float((wanted - got).abs().max()) > 1e-2 * float(wanted.abs().max())
+            actual = adapter.raw(image)
+    for expected_value, got in zip(expected, actual, strict=True):
+        assert float((expected_value - got).abs().max()) > 1e-2 * float(expected_value.abs().max())
 
 
 def test_a_broken_attention_mask_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,9 +47,9 @@ def test_a_broken_attention_mask_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad():
         expected = adapter.raw(image)
         monkeypatch.setattr(head, '_forward_head', lambda *args: (*original(*args)[:2], torch.zeros_like(original(*args)[2])))
-        found = adapter.raw(image)
-    for wanted, got in zip(expected, found, strict=True):
-        assert float((wanted - got).abs().max()) > 1e-3 * float(wanted.abs().max())
+        actual = adapter.raw(image)
+    for expected_value, got in zip(expected, actual, strict=True):
+        assert float((expected_value - got).abs().max()) > 1e-3 * float(expected_value.abs().max())
 
 
 @pytest.mark.parametrize('name', ['deeplabv3plus', 'bisenetv2', 'segformer_b0', 'segmenter_vit_s'])
@@ -69,16 +69,16 @@ def test_variances_have_a_floor(name: str) -> None:
 
 
 def test_norms_see_sixteen_images() -> None:
-    norm, seen = nn.BatchNorm2d(2), []
+    norm, recorded = nn.BatchNorm2d(2), []
     model = nn.Sequential(norm)
-    model.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+    model.register_forward_pre_hook(lambda module, args: recorded.append(len(args[0])))
     from mmexport import seeding
     assert seeding.IMAGES >= 16
     batch = torch.randn(16, 2, 4, 4) * 3 + 5
     calibrate(model, lambda: model(batch), torch.Generator())
     assert norm.running_mean is not None
     assert torch.allclose(norm.running_mean, batch.mean((0, 2, 3)), atol=1e-5)
-    assert seen == [16]
+    assert recorded == [16]
 
 
 @pytest.mark.parametrize('name', ['mask2former_r50', 'mask2former_swin_t'])

@@ -25,9 +25,9 @@ def test_the_smallest_is_known_where_rates_are_read_from_a_ramp() -> None:
 
 
 def test_a_job_is_one_config_in_all_formats() -> None:
-    found = jobs(['mmseg'], ['torchscript', 'onnx'], match=r'fcn_r18b-d8', images=['a.png'])
-    assert [job.config for job in found] == configs('mmseg', r'fcn_r18b-d8')
-    assert {job.backends for job in found} == {('torchscript', 'onnx')}
+    actual = jobs(['mmseg'], ['torchscript', 'onnx'], match=r'fcn_r18b-d8', images=['a.png'])
+    assert [job.config for job in actual] == configs('mmseg', r'fcn_r18b-d8')
+    assert {job.backends for job in actual} == {('torchscript', 'onnx')}
     # What the default command chooses, unless another shape is asked for.
-    assert {job.shape for job in found} == {None}
-    assert Job.from_dict(json.loads(json.dumps(found[0].as_dict()))) == found[0]
+    assert {job.shape for job in actual} == {None}
+    assert Job.from_dict(json.loads(json.dumps(actual[0].as_dict()))) == actual[0]

@@ -199,9 +199,9 @@ def test_the_exit_code_is_of_what_was_asked_for(made: str, code: int, tmp_path: 
     other.keep(Job('mmseg::a/b.py', ('onnx',)).row('onnx', passed=False, reason='of another commit'))
     other.close()
     assert run(['sweep', '--out', str(tmp_path), '--match', 'fcn_r18b-d8', '--backend', 'torchscript']) == code
-    said = capsys.readouterr().out
-    assert ('1 rows of 2 are missing' in said) is (made == 'one is lost')
-    assert ('the same command goes on from there' in said) is (made == 'interrupted')
+    message = capsys.readouterr().out
+    assert ('1 rows of 2 are missing' in message) is (made == 'one is lost')
+    assert ('the same command goes on from there' in message) is (made == 'interrupted')
 
 
 def test_killed_in_the_middle_and_resumed_no_row_is_lost(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ def test_a_users_project_with_a_fault(tmp_path: Path) -> None:
     assert line in done.stdout
     assert 'module neck.own' in done.stdout
     assert 'register_buffer' in done.stdout
-    found = json.loads((tmp_path / 'found.json').read_text())
-    assert [finding['kind'] for finding in found['findings']] == ['attribute']
+    actual = json.loads((tmp_path / 'found.json').read_text())
+    assert [finding['kind'] for finding in actual['findings']] == ['attribute']
     mended = run('audit', tmp_path / 'config.py', '--fix', env=env)
     assert mended.returncode == 0, mended.stdout + mended.stderr
     assert 'mended: self.scale, a plain tensor attribute: moved to' in mended.stdout

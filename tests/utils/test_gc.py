@@ -26,9 +26,9 @@ def test_collections_are_seldom_inside_and_as_before_afterwards() -> None:
 
 def test_containers_that_stay_are_not_visited_again_and_again() -> None:
     def collections() -> int:
-        before = sum(found['collections'] for found in gc.get_stats())
+        before = sum(actual['collections'] for actual in gc.get_stats())
         kept = [[number] for number in range(20_000)]
-        return len(kept) and sum(found['collections'] for found in gc.get_stats()) - before
+        return len(kept) and sum(actual['collections'] for actual in gc.get_stats()) - before
 
     gc.set_threshold(700, 10, 10)
     often = collections()

@@ -22,8 +22,8 @@ def test_it_is_gone_afterwards_though_nobody_asked(tmp_path: Path) -> None:
 
 def test_what_it_finds_wrong_is_said(tmp_path: Path) -> None:
     with waiting('torchscript', tmp_path) as process:
-        code, said = process.run([str(tmp_path / 'nothing'), '--device', 'cpu'])
-        assert code == 2 and 'nothing' in said and 'cannot be checked' in said
+        code, message = process.run([str(tmp_path / 'nothing'), '--device', 'cpu'])
+        assert code == 2 and 'nothing' in message and 'cannot be checked' in message
         assert not process.unasked
 
 
@@ -36,8 +36,8 @@ def test_one_that_died_while_it_waited_is_an_answer(tmp_path: Path) -> None:
 
 def test_a_format_that_the_checker_does_not_know_is_said(tmp_path: Path) -> None:
     with waiting('papyrus', tmp_path) as process:
-        code, said = process.run([str(tmp_path)])
-    assert code == 1 and "no loader for backend 'papyrus'" in said
+        code, message = process.run([str(tmp_path)])
+    assert code == 1 and "no loader for backend 'papyrus'" in message
 
 
 def test_it_leaves_when_nobody_is_there_to_ask() -> None:

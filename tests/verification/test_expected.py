@@ -34,11 +34,11 @@ def test_expect_tries_all_noises_if_one_image_jumps(monkeypatch: pytest.MonkeyPa
     calm: Callable[[Tensor], tuple[tuple[Tensor, ...], dict[str, Tensor]]] = adapter.run_with_evidence
 
     def noisy(image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        raw, seen = calm(image)
+        raw, recorded = calm(image)
         known = any(torch.equal(image, own) for own in IMAGES.values())
         # Noise turns the upper half of the first picture's outputs over.
         jumped = tuple(torch.cat([-out[:, :, :32], out[:, :, 32:]], dim=2) for out in raw)
-        return (raw if known or image.shape[2] == 96 else jumped), seen
+        return (raw if known or image.shape[2] == 96 else jumped), recorded
 
     monkeypatch.setattr(adapter, 'run_with_evidence', noisy)
     samples = expect(adapter, IMAGES, 1e-4, 3, runs, as_given=IMAGES)
@@ -54,9 +54,9 @@ def test_expect_replaces_a_small_image_with_jumps(monkeypatch: pytest.MonkeyPatc
     calm = adapter.run_with_evidence
 
     def noisy(asked: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        (logits,), seen = calm(asked)
+        (logits,), recorded = calm(asked)
         near = 0 < float((asked - image).abs().max()) < 1e-3
-        return (-logits if near else logits,), seen
+        return (-logits if near else logits,), recorded
 
     monkeypatch.setattr(adapter, 'run_with_evidence', noisy)
     moved, given = expect(adapter, {'traced': image, 'photograph': image}, 1e-4, 1, NetworkRuns())
@@ -192,16 +192,16 @@ def test_with_patched_adds_patched_outputs() -> None:
 
 
 def test_typical_seconds_times_the_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+    requested: list[Any] = []
 
     def adapter(image: Tensor) -> None:
-        asked.append((image, torch.is_grad_enabled()))
+        requested.append((image, torch.is_grad_enabled()))
 
     adapter.inputs_of = lambda picture: (picture,)  # type: ignore[attr-defined]
 
     monkeypatch.setattr('mmexport.verification.expected.typical', lambda run, device: (run(), device)[1])
     assert typical_seconds(adapter, IMAGE) == torch.device('cpu')  # type: ignore[arg-type]
-    assert asked == [(IMAGE, False)]
+    assert requested == [(IMAGE, False)]
 
 
 def test_floors_keep_the_largest_of_all_noises() -> None:
@@ -234,18 +234,18 @@ def test_floors_count_lost_instances() -> None:
 
 
 def test_decisions_are_made_once_with_the_image_and_recorded() -> None:
-    adapter, runs, asked = simple('final'), NetworkRuns(), []
+    adapter, runs, requested = simple('final'), NetworkRuns(), []
 
     def decide(raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         return (raw[0].argmax(dim=1).int() if image.shape[2] > 4 else raw[0].argmin(dim=1).int(),)
 
     def evidence(raw: tuple[Tensor, ...], image: Tensor, seen: dict[str, Tensor]) -> dict[str, Tensor]:
-        asked.append((image, seen))
+        requested.append((image, seen))
         return dict(seen)
 
     adapter.decide, adapter.evidence = decide, evidence
     sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, runs)
-    assert [tuple(image.shape) for image, _ in asked] == [(1, 3, 8, 8)]
+    assert [tuple(image.shape) for image, _ in requested] == [(1, 3, 8, 8)]
     assert torch.equal(sample.evidence['seen'], IMAGE.mean(dim=1))
     assert [(site.kind, seen[0]) for (site, _, _), seen in runs.branches['photograph'].conditions.items()] == [('size', True)]
     quiet = NetworkRuns()

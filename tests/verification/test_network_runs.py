@@ -47,8 +47,8 @@ def test_network_falls_back_if_recording_raises() -> None:
         return logits + 1
 
     adapter.change = raising_once
-    found, _ = runs.run(adapter, 'traced', 'eager', IMAGE)
-    assert torch.equal(found[0], torch.einsum('kc,nchw->nkhw', adapter.model.weight, IMAGE) + 1)
+    actual, _ = runs.run(adapter, 'traced', 'eager', IMAGE)
+    assert torch.equal(actual[0], torch.einsum('kc,nchw->nkhw', adapter.model.weight, IMAGE) + 1)
     assert runs.note == 'TypeError: no such size'
     assert len(adapter.runs) == 2
     runs.run(adapter, 'tall', 'eager', IMAGE)
@@ -59,8 +59,8 @@ def test_network_falls_back_if_recording_raises() -> None:
 def test_network_falls_back_if_recording_changes_output() -> None:
     adapter, runs = simple(), NetworkRuns()
     adapter.change = lambda image, logits: logits + (1 if len(adapter.runs) == 1 else 0)
-    found, _ = runs.run(adapter, 'traced', 'eager', IMAGE)
-    assert torch.equal(found[0], torch.einsum('kc,nchw->nkhw', adapter.model.weight, IMAGE))
+    actual, _ = runs.run(adapter, 'traced', 'eager', IMAGE)
+    assert torch.equal(actual[0], torch.einsum('kc,nchw->nkhw', adapter.model.weight, IMAGE))
     assert runs.note == 'the model answers otherwise while its branches are recorded'
     assert runs.branches['traced'].conditions == {}
 

@@ -18,15 +18,15 @@ def test_comparisons_near_their_threshold_are_counted() -> None:
 
 def test_an_image_with_few_close_calls_is_moved_and_one_with_many_is_left() -> None:
     image = torch.rand(1, 3, 8, 8)
-    asked: list[Tensor] = []
+    requested: list[Tensor] = []
 
     def few(candidate: Tensor) -> int:
-        asked.append(candidate)
-        return [2, 2, 1, 3, 0][len(asked) - 1]
+        requested.append(candidate)
+        return [2, 2, 1, 3, 0][len(requested) - 1]
 
     moved = move_off_thresholds(image, few)
-    assert len(asked) == 5
-    assert moved is asked[-1]
+    assert len(requested) == 5
+    assert moved is requested[-1]
     assert 0 < float((moved - image).abs().max()) < 0.1
     assert move_off_thresholds(image, lambda _: FEW + 1) is image
     # Where none is free of them, the best is taken.

@@ -41,13 +41,13 @@ def test_second_look_excuses_only_jumps_of_eager(jumps: bool, tmp_path: Path,
     calm = adapter.run_with_evidence
 
     def noisy(image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        (logits,), seen = calm(image)
+        (logits,), recorded = calm(image)
         known = torch.equal(image, samples[2].image)
         # With noise eager jumps there and back, or stays where it is.
         turned = logits.clone()
         if image.shape == samples[2].image.shape and not (jumps and not known):
             turned[:, :, :1] += 4e-3 * logits.abs().max()
-        return (turned,), seen
+        return (turned,), recorded
 
     monkeypatch.setattr(adapter, 'run_with_evidence', noisy)
     proof = Proof(adapter, 1e-4, torch.device('cpu'), Progress())
@@ -61,8 +61,8 @@ def test_second_look_excuses_only_jumps_of_eager(jumps: bool, tmp_path: Path,
 
 
 def failing(name: str, stage: str = EAGER, problem: str | None = None, **figures: float) -> dict[str, Any]:
-    found = dict(max_abs=1e-3, max_rel=1e-3, cosine=1.0, beyond=0.1, median=1e-6)
-    return Comparison(name, 'logits', stage, 'pixels', 1e-4, problem=problem, **{**found, **figures}).as_dict()  # type: ignore[arg-type]
+    actual = dict(max_abs=1e-3, max_rel=1e-3, cosine=1.0, beyond=0.1, median=1e-6)
+    return Comparison(name, 'logits', stage, 'pixels', 1e-4, problem=problem, **{**actual, **figures}).as_dict()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(('rows', 'looked'), [
@@ -77,15 +77,15 @@ def test_second_look_selects_possible_jumps(rows: list[dict[str, Any]], looked: 
     samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('abc')}, 1e-4, 1, runs)
     before = len(adapter.runs)
     check = Verification('onnx', dict(stale=None, rows=rows, vacuous={}))
-    found = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
-    assert (found is None) is (looked is None)
+    actual = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
+    assert (actual is None) is (looked is None)
     assert len(adapter.runs) - before == 9 * len(looked or [])
     if looked is not None:
-        asked = [IMAGE + 'abc'.index(name) for name in looked]
-        expected = [image + noise(image, trial, NOISE) for image in asked for trial in range(100, 109)]
+        requested = [IMAGE + 'abc'.index(name) for name in looked]
+        expected = [image + noise(image, trial, NOISE) for image in requested for trial in range(100, 109)]
         assert all(map(torch.equal, adapter.runs[before:], expected))
-        assert found is not None and [sample.name for sample in found] == ['a', 'b', 'c']
-        assert [one is other for one, other in zip(found, samples, strict=True)] == [name not in looked for name in 'abc']
+        assert actual is not None and [sample.name for sample in actual] == ['a', 'b', 'c']
+        assert [one is other for one, other in zip(actual, samples, strict=True)] == [name not in looked for name in 'abc']
 
 
 def test_second_look_of_a_single_sample() -> None:

@@ -115,9 +115,9 @@ def test_test_step_itself_has_the_word(photograph_file: Path, monkeypatch: pytes
     original = adapter.model.test_step
     monkeypatch.setattr(adapter.model, 'test_step', lambda data: calls.append(data) or original(data))  # type: ignore[func-returns-value]
     assert photograph.packed is not None
-    found = run_test_step(adapter, photograph.packed)
+    actual = run_test_step(adapter, photograph.packed)
     assert len(calls) == 1
-    assert tuple(found[0].pred_sem_seg.data.shape[1:]) == photograph.img_shape
+    assert tuple(actual[0].pred_sem_seg.data.shape[1:]) == photograph.img_shape
 
 
 def test_what_is_not_run_says_why(photograph_file: Path) -> None:

@@ -35,10 +35,10 @@ class Unsteady(nn.Module):
     """Off by a little where the picture is wide."""
 
     def forward(self, image: Tensor) -> Tensor:
-        found = image * 2
+        actual = image * 2
         if image.shape[3] > 8:
-            found[:, :, 0, 0] += 1e-3
-        return found
+            actual[:, :, 0, 0] += 1e-3
+        return actual
 
 
 class InProcess:

@@ -25,10 +25,10 @@ def proof(monkeypatch: pytest.MonkeyPatch) -> Proof:
 
 
 def test_after_a_closer_look_only_what_failed_is_checked_again(proof: Proof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def verify(artifact: Any, samples: Any, *rest: Any) -> Verification:
-        asked.append(artifact.backend)
+        requested.append(artifact.backend)
         # Off in a pixel of a hundred, which eager's own noise explains once it has been looked at closely.
         row = Comparison('traced', 'logits', EAGER, 'pixels', 1e-4, max_rel=1e-3 if artifact.backend == 'onnx' else 1e-6, median=1e-6,
                          beyond=0.01 if artifact.backend == 'onnx' else 0.0, floor=0.02 if samples is closer else 0.0)
@@ -39,14 +39,14 @@ def test_after_a_closer_look_only_what_failed_is_checked_again(proof: Proof, tmp
     monkeypatch.setattr('mmexport.verification.verify_all.second_look', lambda *args: closer)
     artifacts: list[Any] = [SimpleNamespace(backend=name, folder=Path('absent')) for name in ('torchscript', 'onnx')]
     checks, samples = proof.verify(artifacts, SAMPLES, tmp_path, None)
-    assert asked == ['torchscript', 'onnx', 'onnx']
+    assert requested == ['torchscript', 'onnx', 'onnx']
     assert [check.passed for check in checks] == [True, True]
     assert samples is closer
 
 
 def test_a_time_is_put_beside_one_that_eager_took_then(proof: Proof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = dict(rows=[], stale=None, vacuous={})
-    answers = iter([dict(found, p50_s=1.0), found])
+    actual = dict(rows=[], stale=None, vacuous={})
+    answers = iter([dict(actual, p50_s=1.0), actual])
     monkeypatch.setattr('mmexport.verification.verify_all.verify', lambda artifact, *rest: Verification(artifact.backend, next(answers)))
     monkeypatch.setattr('mmexport.verification.verify_all.second_look', lambda *args: None)
     artifacts: list[Any] = [SimpleNamespace(backend=name, folder=Path('absent')) for name in ('torchscript', 'onnx')]

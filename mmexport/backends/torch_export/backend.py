@@ -50,18 +50,18 @@ class TorchExport(ProgramBackend):
 
 def with_limits(program: ExportedProgram, inputs: Sequence[Mapping[str, Any]]) -> ExportedProgram:
     """Return `program` with a check of each open axis: what was tried is less than what it was made for, which includes its example."""
-    done = copy.deepcopy(program, memo={id(held): held for held in (program.state_dict, program.constants)})
-    first = next(node for node in done.graph.nodes if node.op != 'placeholder')
+    limited = copy.deepcopy(program, memo={id(held): held for held in (program.state_dict, program.constants)})
+    first = next(node for node in limited.graph.nodes if node.op != 'placeholder')
     limits = [(node, list(spec.get('axes', IMAGE.axes)).index(name), name, *limits)
-              for node, spec in zip(input_nodes(done), inputs, strict=False) for name, limits in spec.get('ranges', {}).items()]
-    with done.graph.inserting_before(first):
+              for node, spec in zip(input_nodes(limited), inputs, strict=False) for name, limits in spec.get('ranges', {}).items()]
+    with limited.graph.inserting_before(first):
         for node, axis, name, low, high in limits:
-            size = done.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+            size = limited.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
             size.meta['val'] = node.meta['val'].shape[axis]
             for compare, limit, words in ((operator.ge, low, 'at least'), (operator.le, high, 'at most')):
-                held = done.graph.call_function(compare, (size, int(limit)))
+                held = limited.graph.call_function(compare, (size, int(limit)))
                 held.meta['val'] = compare(size.meta['val'], int(limit))
                 message = f'mmexport: this file was checked with a {name} of {words} {limit} only'
-                done.graph.call_function(torch.ops.aten._assert_scalar.default, (held, message)).meta['val'] = None
-    done.graph_module.recompile()
-    return done
+                limited.graph.call_function(torch.ops.aten._assert_scalar.default, (held, message)).meta['val'] = None
+    limited.graph_module.recompile()
+    return limited

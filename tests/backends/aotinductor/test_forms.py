@@ -59,10 +59,10 @@ class Windows(nn.Module):
 
 def test_a_program_keeps_its_open_sizes() -> None:
     open_ = {axis: torch.export.Dim.AUTO(min=1, max=4096) for axis in (0, 2, 3)}
-    with questions_of_the_model() as asked:
+    with questions_of_the_model() as requested:
         program = torch.export.export(Windows(), (torch.randn(2, 3, 60, 90),), dynamic_shapes=(open_,),
                                       prefer_deferred_runtime_asserts_over_guards=True)
-    drop_layout_guards(program, asked)
+    drop_layout_guards(program, requested)
     before = str(program.graph)
     fast = in_fast_forms(program)
     assert not any(node.target in FORMS for node in fast.graph.nodes)

@@ -34,11 +34,11 @@ def test_a_rule_of_several_outputs_is_applied_as_ever_and_the_list_put_back() ->
     usual = optimizer.optimize(halves())
     with rules_where_they_may_match():
         assert rewriter._DEFAULT_REWRITE_RULES is not rules
-        found = optimizer.optimize(halves())
+        actual = optimizer.optimize(halves())
     assert rewriter._DEFAULT_REWRITE_RULES is rules
     assert Counter(node.op_type for node in usual.graph.node) == Counter(Relu=1, Split=1, Mul=1)
-    assert found.graph.node == usual.graph.node
-    onnx.checker.check_model(found)
+    assert actual.graph.node == usual.graph.node
+    onnx.checker.check_model(actual)
 
 
 def test_no_rule_lists_the_graph_for_nodes_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:

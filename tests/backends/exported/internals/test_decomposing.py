@@ -117,8 +117,8 @@ def test_the_same_as_eager_without_tracing_the_whole(function: Callable[..., Any
     assert not {target for target in called if target._schema.is_mutable}
     assert torch.ops.aten.sym_numel.default not in called
     with torch.no_grad():
-        found, expected = done.module()(image), module(image.clone())
-    for one, other in zip(*([each] if isinstance(each, Tensor) else each for each in (found, expected)), strict=True):
+        actual, expected = done.module()(image), module(image.clone())
+    for one, other in zip(*([each] if isinstance(each, Tensor) else each for each in (actual, expected)), strict=True):
         torch.testing.assert_close(one, other)
 
 
@@ -130,8 +130,8 @@ def test_what_cannot_be_renamed_is_traced_as_a_whole(function: Callable[..., Any
     image = torch.randn(3, 3, 23, 11)
     with torch.no_grad():
         expected = program.module()(image.clone())
-        found = decomposed_by_node(program).run_decompositions(default_decompositions()).module()(image)
-    torch.testing.assert_close(found, expected)
+        actual = decomposed_by_node(program).run_decompositions(default_decompositions()).module()(image)
+    torch.testing.assert_close(actual, expected)
 
 
 def test_the_program_that_is_given_stays_what_it_was() -> None:
@@ -151,7 +151,7 @@ def test_onnx_is_the_graph_that_torch_makes_of_the_whole(name: str, monkeypatch:
         names = [spec.name for spec in adapter.specs]
         with monkeypatch.context() as patch:
             patch.setattr(ExportedProgram, 'run_decompositions', never)
-            found = converted(program, backend.opset, names, ['image'])
+            actual = converted(program, backend.opset, names, ['image'])
         whole = torch.onnx.export(program, dynamo=True, opset_version=backend.opset, input_names=['image'], output_names=names)
     assert whole is not None
-    assert Counter(node.op_type for node in found.graph.node) == Counter(node.op_type for node in whole.model_proto.graph.node)
+    assert Counter(node.op_type for node in actual.graph.node) == Counter(node.op_type for node in whole.model_proto.graph.node)

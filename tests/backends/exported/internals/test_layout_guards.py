@@ -61,20 +61,20 @@ TURNED = {aspect: (1, 3, 128, 512), long_side: (2, 3, 2048, 64), checked: (1, 3,
 def test_a_check_of_the_models_own_stays(habit: Callable[[Tensor, int, int], Tensor]) -> None:
     torch.manual_seed(0)
     head = Head(habit).eval()
-    found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    actual = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
     turned = torch.randn(TURNED[habit])
     same = torch.randn(1, 3, 481, 545)
     if habit is area:
         # 120 x 136 lies above the limit, so what turns it is small.
         turned = torch.randn(1, 3, 128, 128)
-    torch.testing.assert_close(found.module()(same), head(same), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(actual.module()(same), head(same), rtol=1e-5, atol=1e-5)
     with pytest.raises((RuntimeError, AssertionError)):
-        found.module()(turned)
+        actual.module()(turned)
 
 
 def test_a_check_that_the_graph_cannot_hold_is_for_the_runner() -> None:
-    found = program._exported(Head(halves).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
-    conditions = valid_sizes.conditions_of(found)
+    actual = program._exported(Head(halves).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    conditions = valid_sizes.conditions_of(actual)
     assert refused(conditions, dict(batch=1, height=2048, width=64)) is not None
     assert refused(conditions, dict(batch=1, height=480, width=96)) is None
 
@@ -82,10 +82,10 @@ def test_a_check_that_the_graph_cannot_hold_is_for_the_runner() -> None:
 def test_a_head_without_checks_takes_every_size() -> None:
     torch.manual_seed(0)
     head = Head(lambda y, h, w: y).eval()
-    found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    actual = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
     for size in [(1, 3, 64, 64), (3, 3, 128, 513), (1, 3, 1001, 70)]:
         image = torch.randn(size)
-        torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(actual.module()(image), head(image), rtol=1e-5, atol=1e-5)
 
 
 def pyramid(y: Tensor, h: int, w: int) -> Tensor:
@@ -108,12 +108,12 @@ def test_a_layout_of_the_example_is_no_range_of_sizes(habit: Callable[[Tensor, i
     torch.manual_seed(0)
     head = Head(habit).eval()
     example = torch.zeros(2, 3, 480, 544)
-    found = program._exported(head, (example,), DIMS, {})
+    actual = program._exported(head, (example,), DIMS, {})
     axes = ('batch', 'height', 'width')
-    assert valid_sizes.valid_ranges(found, example, axes) == valid_sizes.ranges(example, axes)
+    assert valid_sizes.valid_ranges(actual, example, axes) == valid_sizes.ranges(example, axes)
     for size in [(1, 3, 64, 64), (3, 3, 64, 640), (1, 3, 1024, 64), (1, 3, 257, 1033)]:
         image = torch.randn(size)
-        torch.testing.assert_close(found.module()(image), head(image), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(actual.module()(image), head(image), rtol=1e-5, atol=1e-5)
 
 
 def windows(y: Tensor, h: int, w: int) -> Tensor:
@@ -127,12 +127,12 @@ def windows(y: Tensor, h: int, w: int) -> Tensor:
 @pytest.mark.parametrize('habit', [pyramid, grouped, windows], ids=lambda habit: habit.__name__)
 def test_decomposing_adds_no_conditions(habit: Callable[[Tensor, int, int], Tensor]) -> None:
     """What ONNX's converter asks about sizes was taken for conditions of the program, and OpenVINO then refused a Swin's width."""
-    found = program._exported(Head(habit).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
-    before = valid_sizes.conditions_of(found)
-    found.run_decompositions()
-    width = next(node for node in found.graph.nodes if node.name == 'image').meta['val'].shape[3].node.expr
-    layout_guards.sizes_of(found).deferred_runtime_asserts.setdefault(width, []).append(SimpleNamespace(expr=width > 7))
-    assert valid_sizes.conditions_of(found) == before
+    actual = program._exported(Head(habit).eval(), (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    before = valid_sizes.conditions_of(actual)
+    actual.run_decompositions()
+    width = next(node for node in actual.graph.nodes if node.name == 'image').meta['val'].shape[3].node.expr
+    layout_guards.sizes_of(actual).deferred_runtime_asserts.setdefault(width, []).append(SimpleNamespace(expr=width > 7))
+    assert valid_sizes.conditions_of(actual) == before
 
 
 def sliced(y: Tensor, h: int, w: int) -> Tensor:
@@ -150,13 +150,13 @@ def single(y: Tensor, h: int, w: int) -> Tensor:
 def test_a_size_that_decides_a_number_is_right_or_refused(habit: Callable[[Tensor, int, int], Tensor], rows: int) -> None:
     torch.manual_seed(0)
     head = Head(habit).eval()
-    found = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
-    limits = valid_sizes.valid_ranges(found, torch.zeros(2, 3, 480, 544), ('batch', 'height', 'width'))
+    actual = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
+    limits = valid_sizes.valid_ranges(actual, torch.zeros(2, 3, 480, 544), ('batch', 'height', 'width'))
     image = torch.randn(1, 3, rows, 256)
     if not limits['height'][0] <= rows <= limits['height'][1]:
         return
     try:
-        answer = found.module()(image)
+        answer = actual.module()(image)
     except (RuntimeError, AssertionError):
         return
     torch.testing.assert_close(answer, head(image), rtol=1e-5, atol=1e-5)
