@@ -19,6 +19,7 @@ from ..base import name_of
 from ..examples import generic, input_specs_of, inputs_for, largest_checked
 from ..torchscript.tracer_warnings import tracer_warnings
 from .internals.layout_guards import drop_layout_guards, questions_of_the_model
+from .internals.open_sizes import exporter
 from .valid_sizes import input_nodes, is_fixed, keep_checks, ranges, refused_corner, sides_of
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ _WARNED: WeakKeyDictionary[ExportedProgram, list[str]] = WeakKeyDictionary()
 
 def unavailable() -> str | None:
     """Return what to install for an exported program with open sizes, or None."""
-    from torch import export
-    if hasattr(getattr(export, 'Dim', None), 'AUTO'):
+    if exporter() is not None:
         return None
     return f'torch {torch.__version__} cannot leave the sizes of an exported program open: pip install -U torch'
 
@@ -107,8 +107,9 @@ def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: d
     try:
         with (torch.no_grad(), silenced(), tracer_warnings() as messages, with_forms(**{**forms_for(EXPORTED), **forms}),
               questions_of_the_model() as recorded_guards):
-            program = torch.export.export(module, inputs, dynamic_shapes=dims, strict=False,
-                                          prefer_deferred_runtime_asserts_over_guards=True)
+            export = exporter()
+            assert export is not None, unavailable()
+            program = export(module, inputs, dynamic_shapes=dims, strict=False)
     except MMExportError:
         raise
     except Exception as exc:
