@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Not the slow ones, and not those that export and check whole models: daily work in under two minutes on two cores.
 FAST := tests/checker tests/cli tests/branches/test_tables.py tests/branches/test_recorder.py tests/model tests/utils tests/compat \
-	tests/inputs tests/test_patching.py tests/test_patching_names.py tests/ops
+	tests/inputs tests/patching tests/ops
 
 .PHONY: help setup formats demo test test-fast docs lint mutation verify-configs cpp clean
 

@@ -2,7 +2,7 @@
 
     python benchmarks/gpu_acceptance.py --device cuda --out benchmarks/results/gpu-h200.json
 Also: an unpatched trace, to show the fault that the patches answer; latency p50/p95 of eager and artifact with TF32 off and on; peak
-memory; the file on a second device, where there is one; planted device faults before and after mending (gpu_faults.py). Parity is
+memory; the file on a second device, where there is one; planted device faults before and after fixing (gpu_faults.py). Parity is
 measured with TF32 off. What was not run is absent. With --device cpu --tiny it runs anywhere in minutes.
 """
 from __future__ import annotations
@@ -73,8 +73,9 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
     from mmexport.model.config import export_section
     from mmexport.patching import patched
     from mmexport.utils.progress import Progress
-    from mmexport.verification.expected import expect, second_look, with_patched
+    from mmexport.verification.expected import expect, second_look
     from mmexport.verification.network_runs import NetworkRuns
+    from mmexport.verification.patched_eager import with_patched
     from mmexport.verification.verify import verify
     cfg, model = seeded(name, args.tiny)
     stop_gradients(model)

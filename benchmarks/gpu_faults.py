@@ -74,13 +74,13 @@ def _fault(adapter: Any, image: Tensor, folder: Path, device: torch.device) -> d
     passed = (row['eager'] != 'ran') == foretold
     if len(fixable(audit.findings)) == len(audit.findings):
         with devices_fixed(adapter.model, audit, device):
-            row['eager, mended'] = _attempt(adapter, image.to(device), expected)
-        passed &= row['eager, mended'] == 'ran' and row['artifact']['passed']
+            row['eager, fixed'] = _attempt(adapter, image.to(device), expected)
+        passed &= row['eager, fixed'] == 'ran' and row['artifact']['passed']
     return dict(passed=bool(passed and audit.findings), **row)
 
 
 def _artifact(adapter: Any, image: Tensor, wanted: Tensor, folder: Path, device: torch.device) -> dict[str, Any]:
-    """A plain trace of the faulty model, frozen, from the CPU onto `device`, before and after the mending of the file."""
+    """A plain trace of the faulty model, frozen, from the CPU onto `device`, before and after the fixing of the file."""
     from mmexport.device.script import audit_script, fix_script
     before, after = folder / 'before.pt', folder / 'after.pt'
     with torch.no_grad(), warnings.catch_warnings():

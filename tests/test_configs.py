@@ -21,7 +21,7 @@ def test_the_listed_configs_are_there() -> None:
 
 @pytest.mark.parametrize('name', NAMES)
 @pytest.mark.parametrize('outputs', ['raw', 'final'])
-def test_config_is_right_at_sizes_and_batches_that_were_not_traced(name: str, outputs: str, tmp_path: Path) -> None:
+def test_config_is_right_at_untraced_sizes_and_batches(name: str, outputs: str, tmp_path: Path) -> None:
     cfg = tiny(name, outputs=outputs, verify=dict(shapes=[(250, 333), (160, 96)]))
     report, = Exporter(cfg, model=seeded(name), work_dir=tmp_path).run()
     assert report.passed, report.reasons
@@ -37,7 +37,7 @@ def test_config_is_right_at_sizes_and_batches_that_were_not_traced(name: str, ou
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_config_traced_at_an_odd_size_and_batch_is_right_at_its_own(name: str, tmp_path: Path) -> None:
+def test_config_is_right_traced_at_an_odd_size_and_batch(name: str, tmp_path: Path) -> None:
     cfg = tiny(name, outputs='raw', inputs=dict(shape=(2, 3, 161, 97)), verify=dict(shapes=[SHAPE[2:]], batch=1))
     report, = Exporter(cfg, model=seeded(name), work_dir=tmp_path).run()
     assert report.passed, report.reasons

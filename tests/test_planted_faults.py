@@ -192,7 +192,7 @@ def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: 
 
 def test_a_file_that_disagrees_with_test_step_is_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mmexport.verification.test_step import PipelineCheck
-    monkeypatch.setattr('mmexport.verification.reference.check_sample',
+    monkeypatch.setattr('mmexport.verification.reference_maker.check_sample',
                         lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
     report, = Exporter(tiny('segformer_b0'), model=seeded('segformer_b0'), work_dir=tmp_path).run()
     assert_caught(report, 'test_step on traced: half of it', tmp_path)

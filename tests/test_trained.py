@@ -35,7 +35,7 @@ def labels_of(file: Path, model: Any, manifest: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize('name', sorted(SCORES))
-def test_the_default_command_passes_and_the_file_scores_as_eager_does(name: str, tmp_path: Path) -> None:
+def test_default_command_passes_and_scores_as_eager(name: str, tmp_path: Path) -> None:
     config, checkpoint = CONFIGS / f'{name}.py', CONFIGS / f'{name}.pth'
     assert checkpoint.stat().st_size < 2e6
     assert SCORES[name]['after'] > SCORES[name]['before'] + 20
@@ -63,7 +63,7 @@ def test_a_sliding_model_is_exported_to_the_other_formats(tmp_path: Path) -> Non
     assert [artifact['backend'] for artifact in report['artifacts'] if artifact['verified']] == formats
 
 
-def test_a_model_of_rare_objects_gets_inputs_on_which_it_finds_some() -> None:
+def test_rare_objects_are_found_on_decisive_inputs() -> None:
     """On scenes in which it finds nothing, a few steps lead to foreground."""
     from mmexport.adapters import build_adapter
     from mmexport.inputs.decisive import decisive_inputs

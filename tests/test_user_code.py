@@ -38,10 +38,10 @@ def test_a_branch_on_values_is_turned_and_named(habit: str, tmp_path: Path) -> N
     report = export(tmp_path, model=habit)
     assert report.passed is False
     # What numpy decides is no branch that is recorded; the tracer's warning names the line.
-    assert 'user_code.py:' in ' '.join(report.lines() if 'numpy' in habit else report.reasons), report.reasons
+    assert 'user_models.py:' in ' '.join(report.lines() if 'numpy' in habit else report.reasons), report.reasons
 
 
-def test_a_branch_that_the_dark_picture_turned_is_not_said_to_be_decided_once(tmp_path: Path) -> None:
+def test_branch_turned_by_the_dark_picture_is_not_constant(tmp_path: Path) -> None:
     report = export(tmp_path, model='brightens')
     assert not [line for line in report.lines() if line.startswith('decided once: ')]
 
@@ -58,7 +58,7 @@ def test_the_diagnosis_names_the_branch(habit: str, backend: str, kind: str, cau
     assert failed.kind == kind
     assert any(('REFUSED' if kind == 'refused' else 'FAIL') in line for line in report.lines())
     actual = report.diagnoses[0]
-    assert (actual.cause, Path(str(actual.file)).name) == (cause, 'user_code.py')
+    assert (actual.cause, Path(str(actual.file)).name) == (cause, 'user_models.py' if of_the_model else 'user_code.py')
     assert ' if ' in f' {actual.source}', actual.source
 
 
@@ -161,13 +161,13 @@ def test_a_branch_on_a_size_outside_the_network_is_turned(habit: str, tmp_path: 
     """Only ``test_step`` runs post-processing and ``whole_inference``; the file has neither."""
     report = export(tmp_path, model=habit)
     assert report.passed is False
-    assert any(reason.startswith('test_step on ') and 'user_code.py:' in reason for reason in report.reasons), report.reasons
+    assert any(reason.startswith('test_step on ') and 'user_models.py:' in reason for reason in report.reasons), report.reasons
 
 
 @pytest.mark.parametrize('habit', ['looks in a list', 'names sizes'])
-def test_a_size_that_is_not_followed_outside_the_network_is_named(habit: str, tmp_path: Path) -> None:
+def test_size_that_leaves_the_graph_after_the_network_is_named(habit: str, tmp_path: Path) -> None:
     report = export(tmp_path, model=habit)
-    assert any('user_code.py' in place for place in report.artifacts[0].manifest['not_followed']), report.branches
+    assert any('user_models.py' in place for place in report.artifacts[0].manifest['not_followed']), report.branches
 
 
 def test_an_input_that_test_step_refuses_is_a_row(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 # Axes whose size follows the picture; ``export.inputs.dynamic`` names those that stay open.
 FOLLOWING = ('batch', 'height', 'width')
+# The default tolerance, in units of the scale of the logits; decisions closer than twice that are near.
+LOGIT_TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -20,8 +22,6 @@ class InputSpec:
     def open_axes(self, dynamic: Collection[str]) -> dict[str, int]:
         """Return the index of each axis that is open, by its name."""
         return {name: index for index, name in enumerate(self.axes) if name in FOLLOWING and name in dynamic}
-
-
 # What a file takes of which no adapter says another thing.
 IMAGE = InputSpec('image', ('batch', 'channel', 'height', 'width'))
 
@@ -42,3 +42,9 @@ class OutputSpec:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def mask_specs() -> tuple[OutputSpec, ...]:
+    """Return the specs of the raw outputs of a mask classifier, semantic or panoptic."""
+    return (OutputSpec('cls_logits', 'float32', ('batch', 'query', 'class'), 'queries'),
+            OutputSpec('mask_logits', 'float32', ('batch', 'query', 'h', 'w'), 'queries'))

@@ -123,6 +123,19 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
     return backend
 
 
+def build_backends(specs: Any) -> list[Backend]:
+    """Build the backends of ``export.backends``: one spec of `build_backend`, or a list of them.
+
+    Raises:
+        ConfigError: one backend is named twice.
+    """
+    backends = [build_backend(spec) for spec in (specs if isinstance(specs, (list, tuple)) else [specs])]
+    names = [backend.name for backend in backends]
+    if len(set(names)) < len(names):
+        raise ConfigError(f'export.backends names one backend twice: {", ".join(names)}')
+    return backends
+
+
 def installed_backends() -> list[str]:
     """Return the words of ``--backend all``: every backend with an installed runtime, TorchScript first."""
     return [word for word, reason in availability().items() if reason is None]

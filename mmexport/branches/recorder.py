@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from .numbers import ESCAPED, TORCH, note, recording, wrap
+from .builtin_shims import recording
+from .numbers import ESCAPED, TORCH, note, wrap
 from .profile import size_products_noted
 from .run import Answer, Key, Run
 from .shapes_only import ShapesOnly, flat

@@ -88,7 +88,7 @@ class Audit:
     branches: tuple[Branch, ...] = ()
     ops: int = 0
     seconds: float = 0.0
-    mended: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -99,7 +99,7 @@ class Audit:
         return 'clean' if self.clean else f'{_count(self.findings, "finding")} (tools/audit.py shows them)'
 
     def as_dict(self) -> dict[str, Any]:
-        return dict(device=self.device, clean=self.clean, ops=self.ops, seconds=self.seconds, mended=list(self.mended),
+        return dict(device=self.device, clean=self.clean, ops=self.ops, seconds=self.seconds, fixed=list(self.fixed),
                     findings=[finding.as_dict() for finding in self.findings],
                     branches=[asdict(branch) for branch in self.branches])
 
@@ -117,7 +117,7 @@ class Audit:
             yield f'   remedy: {finding.remedy}'
         for branch in self.branches:
             yield f'asked: {branch.question} -> {branch.answer}, at {branch.place}'
-        yield from (f'mended: {line}' for line in self.mended)
+        yield from (f'fixed: {line}' for line in self.fixed)
 
 
 def _count(things: Sequence[Any], noun: str) -> str:

@@ -34,10 +34,10 @@ def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audi
 
 
 def screened(adapter: Adapter, image: Tensor, device: torch.device, fix: bool) -> Audit:
-    """Run `audit_adapter`; with `fix`, also check that mending changes no output.
+    """Run `audit_adapter`; with `fix`, also check that fixing changes no output.
 
     Raises:
-        DeviceError: mended, the model answers otherwise.
+        DeviceError: the fixes change an output.
     """
     audit = audit_adapter(adapter, image, device)
     if fix and audit.findings:
@@ -50,10 +50,10 @@ def screened(adapter: Adapter, image: Tensor, device: torch.device, fix: bool) -
 
 
 def audit_after_fix(adapter: Adapter, image: Tensor, audit: Audit, device: torch.device) -> Audit:
-    """Audit the mended model, and check that its outputs on the CPU are the same.
+    """Audit the fixed model, and check that its outputs on the CPU are the same.
 
     Raises:
-        DeviceError: mended, the model answers otherwise.
+        DeviceError: the fixes change an output.
     """
     target = torch.device('cuda', device.index or 0)
     with torch.no_grad():
@@ -61,7 +61,7 @@ def audit_after_fix(adapter: Adapter, image: Tensor, audit: Audit, device: torch
         with devices_fixed(adapter.model, audit, 'cpu'):
             again = adapter.run_on(image)
     if not all(torch.equal(one, other) for one, other in zip(plain, again, strict=True)):
-        raise DeviceError('mended, the model answers otherwise on the CPU; mend it by hand')
+        raise DeviceError('the fixes change the outputs on the CPU; fix the model by hand')
 
     done: list[str] = []
 
@@ -82,7 +82,7 @@ def fatal(audit: Audit, device: torch.device, fix: bool) -> list[Finding]:
 
 def stop_where_it_would_fail(audit: Audit, device: torch.device, fix: bool) -> None:
     if fatal(audit, device, fix):
-        raise DeviceError('\n'.join([f'on {device} this model fails; mend it, or see what --fix can do:', *audit.lines()]))
+        raise DeviceError('\n'.join([f'on {device} this model fails; fix it, or see what --fix can do:', *audit.lines()]))
 
 
 def _run(adapter: Adapter, image: Tensor) -> Any:

@@ -72,14 +72,14 @@ def fix_script(path: str | Path, out: str | Path, image: Tensor) -> Audit:
     Devices that meet nothing (a ``.cpu()`` before the end) are left, and listed.
 
     Raises:
-        InputError: the file cannot be read or does not take `image`, or the mended one differs on the CPU.
+        InputError: the file cannot be read or does not take `image`, or the fixed one differs on the CPU.
     """
     started = time.perf_counter()
     wrong, _ = _watch(path, image)
     module = load_script(path)
     device_literals = literals(module.graph)
     chosen = [literal for number, literal in enumerate(device_literals) if number in wrong]
-    mended = [f'{literal.words} ({literal.place})' for literal in chosen]
+    fixed = [f'{literal.words} ({literal.place})' for literal in chosen]
     left = [f'left, for it meets nothing: {literal.words} ({literal.place})' for number, literal in enumerate(device_literals)
             if number not in wrong]
     draft = Path(out).with_name(f'.{Path(out).name}.draft')
@@ -91,7 +91,7 @@ def fix_script(path: str | Path, out: str | Path, image: Tensor) -> Audit:
         draft.replace(out)
     finally:
         draft.unlink(missing_ok=True)
-    return Audit('cuda', tuple(after.values()), (), ops, time.perf_counter() - started, (*mended, *left))
+    return Audit('cuda', tuple(after.values()), (), ops, time.perf_counter() - started, (*fixed, *left))
 
 
 def _check_same(path: str | Path, out: str | Path, image: Tensor) -> None:

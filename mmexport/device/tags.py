@@ -14,6 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from .findings import Place
 
 CPU = torch.device('cpu')
+HALVES = (torch.float16, torch.bfloat16)
 # Code that is not the user's nor upstream's: torch itself and this package.
 _SKIPPED = (str(Path(torch.__file__).parent), str(Path(__file__).parent), '<frozen', '<string')
 

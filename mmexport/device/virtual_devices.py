@@ -12,9 +12,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from . import rules
 from .findings import Branch, Finding, Place
-from .tags import CPU, Tag, Tags
+from .result_devices import ResultDevices
+from .tags import CPU, HALVES, Tag, Tags
 
-HALVES = (torch.float16, torch.bfloat16)
 _TYPE_NAMES = {torch.float32: 'Float', torch.float64: 'Double', torch.float16: 'Half', torch.bfloat16: 'BFloat16', torch.int64: 'Long',
                torch.int32: 'Int', torch.int16: 'Short', torch.int8: 'Char', torch.uint8: 'Byte', torch.bool: 'Bool'}
 
@@ -23,17 +23,21 @@ class VirtualDevices(TorchFunctionMode):
     """Tag every tensor with a virtual device, propagate the tags by PyTorch's rules, and answer device queries from them.
 
     Answering matters: code that asks ``x.device`` and follows it is right, and would look wrong if it were told ``cpu``.
-    After a fault the result is taken as mended, so that one cause is one finding.
+    After a fault the result counts as on the right device, so that one cause is one finding.
     """
 
     def __init__(self, target: torch.device, tags: Tags) -> None:
         super().__init__()
         self.target, self.tags = target, tags
-        self.findings: dict[tuple[str, Place], Finding] = {}
+        self.results = ResultDevices(target, tags)
         self.branches: dict[tuple[str, Place], Branch] = {}
         self.ops = 0
         # Devices that were answered or written out, by identity: what is made from them has the same cause.
         self._devices: dict[int, tuple[torch.device, Tag]] = {}
+
+    @property
+    def findings(self) -> dict[tuple[str, Place], Finding]:
+        return self.results.findings
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -52,7 +56,7 @@ class VirtualDevices(TorchFunctionMode):
         requested, args, kwargs = self._without_devices(name, args, kwargs)
         before = [tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, Tensor)]
         known = [self.tags[tensor] for tensor in before]
-        tag = self._tag_of_result(name, args, before, known, requested)
+        tag = self.results.tag_of_result(name, args, before, known, requested)
         result = self._call(name, func, args, kwargs, before, known)
         return self._tagged(name, result, tag, before, known)
 
@@ -125,61 +129,6 @@ class VirtualDevices(TorchFunctionMode):
     def _cpu_call(self, what: str) -> Tag:
         return Tag(CPU, 'cpu call', what, self.tags.here())
 
-    # Where the result lies
-
-    def _tag_of_result(self, name: str, args: Sequence[Any], tensors: Sequence[Tensor], known: Sequence[Tag], requested: Tag | None) -> Tag:
-        if name in rules.MOVES:
-            return requested or (known[1] if len(known) > 1 else known[0])
-        if name in rules.NEEDS_CPU:
-            self._check_numpy(name, known[0])
-            return known[0]
-        if requested is not None:
-            return requested
-        if name in rules.FROM_NUMPY or (name in rules.FROM_DATA and type(args[0]).__module__ == 'numpy'):
-            return Tag(CPU, 'numpy', f'torch.{name} of a numpy array', self.tags.here())
-        if name in rules.FROM_DATA and args and isinstance(args[0], Tensor):
-            return known[0]
-        if name in rules.FACTORIES or name in rules.FROM_DATA or not known:
-            return Tag(CPU, 'factory', f'torch.{name} without a device', self.tags.here())
-        return self._joined(name, tensors, known)
-
-    def _joined(self, name: str, tensors: Sequence[Tensor], known: Sequence[Tag]) -> Tag:
-        """Return the device of an operator's result; record a finding where PyTorch would raise."""
-        first = known[0]
-        if len({tag.device for tag in known}) == 1 or name in rules.METADATA_ONLY or name in rules.COPIES:
-            return first
-        away = [(tensor, tag) for tensor, tag in zip(tensors, known, strict=True) if tag.device != self.target]
-        if name in rules.INDEXING or name == '__setitem__':
-            return self._indexed(name, tensors, known)
-        if name not in rules.REFUSE_SCALARS and all(tensor.dim() == 0 for tensor, _ in away) and not rules.in_place(name):
-            return Tag(self.target)
-        if rules.in_place(name) and first.device == self.target and all(tensor.dim() == 0 for tensor, _ in away):
-            return first
-        self._report(name, away[0][1])
-        return Tag(self.target)
-
-    def _indexed(self, name: str, tensors: Sequence[Tensor], known: Sequence[Tag]) -> Tag:
-        """Check devices of indexing: CPU indices may index a tensor elsewhere, and values must be on the tensor's device."""
-        first = known[0]
-        if first.device != self.target:
-            self._report(name, first)
-            return Tag(self.target)
-        value = None if name == '__getitem__' else (tensors[-1], known[-1])
-        by_copy = name == '__setitem__' and len(known) == 2
-        if value is not None and not by_copy and value[0].dim() > 0 and value[1].device != first.device:
-            self._report(name, value[1])
-        return first
-
-    def _check_numpy(self, name: str, tag: Tag) -> None:
-        if tag.device.type != 'cpu':
-            self._report(name, Tag(tag.device, 'numpy', 'numpy() of a tensor that is not on the CPU', self.tags.here()))
-
-    def _report(self, name: str, tag: Tag) -> None:
-        key = (tag.what, tag.origin)
-        earlier = self.findings.get(key)
-        self.findings[key] = replace(earlier, times=earlier.times + 1) if earlier else Finding(
-            tag.kind or 'placement', tag.what or f'a tensor on {tag.device}', tag.origin, name, self.tags.here())
-
     # The call itself
 
     def _call(self, name: str, func: Callable[..., Any], args: Any, kwargs: Any, tensors: Sequence[Tensor], known: Sequence[Tag]) -> Any:
@@ -189,18 +138,11 @@ class VirtualDevices(TorchFunctionMode):
             kinds = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
             if len(kinds) < 2 or not kinds & set(HALVES):
                 raise
-            self._report_dtypes(name, tensors, known)
+            self.results.report_dtypes(name, tensors, known)
             widest = torch.float64 if torch.float64 in kinds else torch.float32
             args, kwargs = tree_map(lambda value: value.to(widest) if isinstance(value, Tensor) and value.is_floating_point() else value,
                                     (tuple(args), kwargs))
             return func(*args, **kwargs)
-
-    def _report_dtypes(self, name: str, tensors: Sequence[Tensor], known: Sequence[Tag]) -> None:
-        half = next(number for number, tensor in enumerate(tensors) if tensor.dtype in HALVES)
-        place = known[half].narrowed or known[half].origin
-        here = self.tags.here()
-        kinds = ' and '.join(sorted({str(tensor.dtype) for tensor in tensors if tensor.is_floating_point()}))
-        self._report(name, Tag(self.target, 'dtype', f'{kinds} meet in {name}', place if place.file else here))
 
     def _tagged(self, name: str, result: Any, tag: Tag, before: Sequence[Tensor], known: Sequence[Tag]) -> Any:
         if name == '__set__':

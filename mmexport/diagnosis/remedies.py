@@ -59,7 +59,7 @@ def remedy_for(message: str, source: str, stage: str) -> tuple[str | None, str |
         return 'the conversion', ('the model is followed rightly and the file computes another value: compare the module alone, and report '
                                   'it to the format')
     if stage == 'patched':
-        return 'a patch', 'the patch of this module computes another value than upstream; leave it out with export.patches, or mend it'
+        return 'a patch', 'the patch of this module computes another value than upstream; leave it out with export.patches, or fix it'
     return None, None
 
 

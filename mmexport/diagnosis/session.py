@@ -22,7 +22,8 @@ from ..checker.samples import Sample
 from ..errors import LoweringError, first_line
 from ..utils.progress import Progress
 from ..verification.expected import model_floors
-from ..verification.verify import Verification, patched_rows
+from ..verification.patched_eager import patched_rows
+from ..verification.verify import Verification
 from .branch import at_branch
 from .finding import Diagnosis, finding
 from .inplace import who_writes_into

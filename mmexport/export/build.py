@@ -1,8 +1,9 @@
-"""Lower one model to each format in turn."""
+"""Set the guard of a model's files, and lower it to each format in turn."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from ..adapters import Adapter
@@ -10,6 +11,21 @@ from ..artifact import Artifact
 from ..backends import Backend
 from ..diagnosis import DiagnosisSession
 from ..errors import LoweringError, MMExportError, last_line
+from ..inputs.shapes import ranges_of
+from ..verification.reference import Reference
+
+
+def guard_tried_sizes(adapter: Adapter, shape: Sequence[int], dynamic: Sequence[str], reference: Reference) -> None:
+    """Let files take the sizes between those that were tried, in the multiples that eager takes.
+
+    Args:
+        shape: (N, C, H, W) of the traced input.
+        dynamic: the axes that stay open.
+    """
+    rules, shapes = reference.plan.rules, [tuple(sample.image.shape) for sample in reference.samples]
+    # The search begins at 64; a smaller traced size is one that eager takes too.
+    adapter.guard_inputs(torch.empty(tuple(shape)), dynamic, ranges=ranges_of(shapes, dynamic) if shapes else {},
+                         multiple_of=rules.multiple_of, minimum=min(rules.minimum, *shape[2:]))
 
 
 def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Tensor], Artifact], adapter: Adapter, example: Tensor,

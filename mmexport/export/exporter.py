@@ -13,17 +13,15 @@ from torch import Tensor, nn
 
 from ..adapters import Adapter, build_adapter
 from ..artifact import Artifact, check_work_dir, staging_dir
-from ..backends import Backend, build_backend
+from ..backends import Backend, build_backends
 from ..branches import Branches
-from ..checker.samples import Sample
 from ..device import Audit, devices_fixed
 from ..device.preflight import screened, stop_where_it_would_fail
 from ..device.unregistered_tensors import stop_gradients
 from ..diagnosis import DiagnosisSession
-from ..errors import ConfigError
 from ..inputs.making import InputMaker, Inputs
 from ..inputs.real_image import picture_files
-from ..inputs.shapes import open_axes, plan_shapes, ranges_of, traced_shape
+from ..inputs.shapes import open_axes, plan_shapes, traced_shape
 from ..inputs.size_rules import SizeRules
 from ..model.build import CheckpointOptions, check_device, load_model
 from ..model.checkpoint import LoadReport
@@ -35,11 +33,11 @@ from ..utils.precision import exact_arithmetic
 from ..utils.progress import Progress
 from ..utils.skipped import skipped
 from ..verification.checker_process import waiting
-from ..verification.expected import with_patched
-from ..verification.reference import Reference, ReferenceMaker, reference_key
-from ..verification.verify import Verification, patched_rows
+from ..verification.patched_eager import PatchedEager, patched_rows
+from ..verification.reference import Reference, reference_key
+from ..verification.reference_maker import ReferenceMaker
 from ..verification.verify_all import Proof
-from .build import lower_all
+from .build import guard_tried_sizes, lower_all
 from .manifest import describe
 from .publish import FAILED, publish_report, stopped_runs_noted
 from .versions import versions
@@ -70,7 +68,7 @@ class Exporter:
         reference: of an earlier run; it is used again if it is of the same weights, inputs and options.
         diagnose: after a failure, look for the smallest module that fails; see `mmexport.diagnosis`.
         more_pictures: files to check besides those of ``export.inputs.image``; one that cannot be read is a note, no error.
-        fix: mend, for the time of the export, what the device audit finds and can mend; else findings stop an export for CUDA.
+        fix: for the time of the export, fix what the device audit finds, where it can; else findings stop an export for CUDA.
 
     Attributes:
         adapter: of the last run, which the reference was computed with.
@@ -92,11 +90,7 @@ class Exporter:
         self.device = check_device(device)
         self.options, self.checking, self.samples, self.model, self.diagnose = options, checking, samples, model, diagnose
         self.fit, self.reference, self.fix, self.more_pictures = fit, reference, fix, more_pictures
-        backends = self.section['backends']
-        self.backends = [build_backend(spec) for spec in (backends if isinstance(backends, (list, tuple)) else [backends])]
-        names = [backend.name for backend in self.backends]
-        if len(set(names)) < len(names):
-            raise ConfigError(f'export.backends names one backend twice: {", ".join(names)}')
+        self.backends = build_backends(self.section['backends'])
         self.tolerance = float(self.section['verify']['tolerance']['scale'])
         self.step = Progress(quiet)
 
@@ -121,11 +115,13 @@ class Exporter:
             adapter = self.adapter = next((one for one in adapters if one.outputs == 'final'), adapters[0])
             inputs = self._inputs(adapter)
             audits = [self._audit(one, inputs.traced) for one in adapters]
-            with self._mended(adapter, audits[adapters.index(adapter)]) as done:
+            audit = audits[adapters.index(adapter)]
+            fixing: AbstractContextManager[list[str]] = devices_fixed(adapter.model, audit, self.device) if self.fix else nullcontext([])
+            with fixing as fixed:
                 for one in adapters:
                     one.preprocess.check_against(self.model)
                 reference = self.reference = self._reference(adapter, inputs)
-                return [self._export(one, inputs, replace(audit, mended=tuple(done)), reference.at(one.outputs))
+                return [self._export(one, inputs, replace(audit, fixed=tuple(fixed)), reference.at(one.outputs))
                         for one, audit in zip(adapters, audits, strict=True)]
 
     def _check_options(self) -> None:
@@ -141,10 +137,11 @@ class Exporter:
         dynamic = open_axes(self.section['inputs']['dynamic'] or (), rules)
         session = DiagnosisSession(self.cfg, dynamic, rules.multiple_of, self.tolerance, work_dir / FAILED, self._patched, self.step,
                                     self.diagnose)
-        self._guard(adapter, reference)
+        guard_tried_sizes(adapter, self.shape, dynamic, reference)
+        patched_eager = PatchedEager(self._patched, self.device, self.step)
         with staging_dir(work_dir) as staging, ExitStack() as until_checked:
             with self._patched() as applied:
-                samples = self._run_patched(adapter, samples)
+                samples = patched_eager.run(adapter, samples)
                 # Not before the network has run: here one core is idle.
                 first = self.backends[0]
                 checker = until_checked.enter_context(waiting(first.name, staging / 'scratch', first.runner_file())) if samples else None
@@ -152,12 +149,12 @@ class Exporter:
                 artifacts, failures = lower_all(self.backends, lower, adapter, inputs.traced, session)
             proof = Proof(adapter, self.tolerance, self.device, self.step)
             checks, samples = proof.verify(artifacts, samples, staging / 'scratch', checker)
-            samples = self._patched_where_failed(adapter, samples, checks)
+            samples = patched_eager.run_where_failed(adapter, samples, checks)
             session.on_parity(self.backends, adapter, samples, checks, reference.branches)
             report = Report(
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
-                stages=tuple(self._stages(adapter, samples)), checks=tuple(checks), pipelines=reference.pipelines,
+                stages=tuple(patched_rows(adapter, samples, self.tolerance)), checks=tuple(checks), pipelines=reference.pipelines,
                 floors={s.name: dict(s.floors) for s in samples}, failures={name: str(error) for name, error in failures.items()},
                 diagnoses=tuple(session.diagnoses), audit=audit, tolerance=self.tolerance,
                 seconds=dict(self.step.seconds), versions=versions(), work_dir=work_dir, plan=reference.plan,
@@ -192,36 +189,11 @@ class Exporter:
         maker = ReferenceMaker(self.section, adapter, self.shape, self.device, self.tolerance, self.step)
         return replace(maker.compute(inputs), key=key)
 
-    def _guard(self, adapter: Adapter, reference: Reference) -> None:
-        """Set the guard of the file: the box of sizes that were tried, and the multiples that eager takes."""
-        rules, shapes = reference.plan.rules, [tuple(sample.image.shape) for sample in reference.samples]
-        dynamic = open_axes(self.section['inputs']['dynamic'] or (), rules)
-        # The search begins at 64; a smaller traced size is one that eager takes too.
-        adapter.guard_inputs(torch.empty(self.shape), dynamic, ranges=ranges_of(shapes, dynamic) if shapes else {},
-                             multiple_of=rules.multiple_of, minimum=min(rules.minimum, *self.shape[2:]))
-
     def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
         with self.step('Looking for tensors on the wrong device'):
             audit = screened(adapter, image, self.device, self.fix)
         stop_where_it_would_fail(audit, self.device, self.fix)
         return audit
-
-    def _mended(self, adapter: Adapter, audit: Audit) -> AbstractContextManager[list[str]]:
-        return devices_fixed(adapter.model, audit, self.device) if self.fix else nullcontext([])
-
-    def _run_patched(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
-        if not samples:
-            return samples
-        with self.step('Running patched eager'):
-            return with_patched(adapter, samples, self.device)
-
-    def _patched_where_failed(self, adapter: Adapter, samples: list[Sample], checks: Sequence[Verification]) -> list[Sample]:
-        """Add the outputs of patched eager on inputs on which a file is wrong, to tell a wrong patch from a wrong lowering."""
-        failed = {name for check in checks for name in check.failed_samples}
-        if all(sample.patched for sample in samples if sample.name in failed):
-            return samples
-        with self.step('Running patched eager where a file is wrong'), self._patched():
-            return with_patched(adapter, samples, self.device, failed)
 
     def _lower(self, staging: Path, applied: Sequence[Applied], branches: Branches, backend: Backend, adapter: Adapter,
                example: Tensor) -> Artifact:
@@ -229,9 +201,6 @@ class Exporter:
         adapter.check_raw = self.checking
         with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}', 'lowering'), few_collections():
             return backend.lower(adapter, example, staging / backend.name, manifest)
-
-    def _stages(self, adapter: Adapter, samples: list[Sample]) -> list[Any]:
-        return patched_rows(adapter, samples, self.tolerance) if samples else []
 
     def _patched(self) -> AbstractContextManager[list[Applied]]:
         return patched(self.section['patches'], Environment(str(self.device), versions()))

@@ -41,7 +41,7 @@ def render(report: Report, verbose: bool = False) -> Iterator[str]:
         for key in (report.fit.missing + report.fit.misshaped)[:5]:
             yield f'  not loaded: {key[:64]}'
     yield f'devices, as if on {report.audit.device}: {report.audit.verdict}'
-    yield from (f'  mended: {line}' for line in report.audit.mended)
+    yield from (f'  fixed: {line}' for line in report.audit.fixed)
     acted = [row.name for row in report.applied if row.acted]
     yield from wrap(f"patches that acted: {', '.join(acted) or 'none'} (of {len(report.applied)} registered)", 80)
     yield from (note for row in report.applied if (note := row.untried(report.versions)))

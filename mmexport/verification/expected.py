@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +10,12 @@ import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..adapters.base import OutputSpec
-from ..branches import recorded
 from ..checker.check import EAGER
 from ..checker.compare import compare, lost_of, median_of
 from ..checker.samples import Sample
-from ..checker.timing import typical
 from ..inputs.real_image import PHOTOGRAPH
 from ..inputs.shapes import SAME
+from .eager_run import inputs_by_name, run_eager
 from .network_runs import NetworkRuns
 from .noise_floor import NUDGE, move_off_thresholds, noise
 
@@ -74,9 +71,9 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
 
 
 def _expected(adapter: Adapter, name: str, image: Tensor, runs: NetworkRuns) -> Sample:
-    run = _run(adapter, runs, name, 'eager', image)
+    run = run_eager(adapter, runs, name, 'eager', image)
     return Sample(name, image.cpu().clone(), run.outputs, run.evidence, raw=run.raw, raw_evidence=run.raw_evidence,
-                  inputs=_inputs_by_name(adapter, image))
+                  inputs=inputs_by_name(adapter, image))
 
 
 def _jumps(sample: Sample) -> bool:
@@ -134,7 +131,7 @@ def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
     specs, raw_specs = ([spec.as_dict() for spec in level_specs] for level_specs in (adapter.specs, adapter.raw_specs))
     floors = dict(sample.floors)
     for trial in trials:
-        noisy = _run(adapter, runs, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
+        noisy = run_eager(adapter, runs, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
         rows = []
         for factor in {1.0, share}:
             common: dict[str, Any] = dict(sample=sample.name, stage='noise', tolerance=factor * tolerance)
@@ -151,22 +148,6 @@ def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
     return floors
 
 
-def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device,
-                 names: Collection[str] | None = None) -> list[Sample]:
-    """Add the outputs of the patched eager model to the samples `names`; call it inside `patched`.
-
-    Args:
-        names: None for all but large ones and the second scene of the traced size: what patched eager answers is asked to find the place
-            of a fault, and where a file is right there is none.
-    """
-    if names is None:
-        limit = samples[0].image.numel()
-        names = {sample.name for sample in samples if sample.name != SAME and sample.image.numel() <= limit}
-    runs = NetworkRuns()
-    return [replace(sample, patched=_run(adapter, runs, sample.name, 'patched', sample.image.to(device)).outputs)
-            if sample.name in names and not sample.patched else sample for sample in samples]
-
-
 def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
     """Return by output the largest floor of all samples."""
     floors: dict[str, float] = {}
@@ -174,49 +155,3 @@ def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
         for name, share in sample.floors.items():
             floors[name] = max(floors.get(name, 0.0), share)
     return floors
-
-
-def typical_seconds(adapter: Adapter, image: Tensor) -> float:
-    """Return the median time of a call of the unpatched eager model, measured as that of the file."""
-    with torch.no_grad():
-        inputs = adapter.inputs_of(image)
-        return typical(lambda: adapter(*inputs), image.device)
-
-
-@dataclass(frozen=True)
-class Run:
-    """Hold outputs by name with their evidence, and for decisions also the raw outputs; on the CPU."""
-
-    outputs: dict[str, Tensor]
-    evidence: dict[str, Tensor]
-    raw: dict[str, Tensor]
-    raw_evidence: dict[str, Tensor]
-
-
-def _run(adapter: Adapter, runs: NetworkRuns, name: str, when: str, image: Tensor) -> Run:
-    with torch.no_grad():
-        # A copy: a model that writes into its input must not change what the file is given.
-        inputs = adapter.network_inputs(image.clone())
-        raw, recorded_evidence = runs.run(adapter, name, when, *inputs)
-        with recorded(runs.branches[name], *inputs) if when == 'eager' and runs.note is None else nullcontext():
-            outputs = adapter.decide(raw, *inputs)
-        final = adapter.outputs == 'final'
-        evidence = adapter.evidence(raw, inputs[0], recorded_evidence) if final and when == 'eager' else recorded_evidence
-    return Run(_named(adapter.specs, outputs), _on_cpu(evidence), _named(adapter.raw_specs, raw) if final else {},
-               _on_cpu(recorded_evidence) if final else {})
-
-
-def _inputs_by_name(adapter: Adapter, image: Tensor) -> dict[str, Tensor]:
-    """Return what the file takes for `image`; {} where that is the picture itself."""
-    inputs = adapter.inputs_of(image)
-    if len(inputs) == 1 and inputs[0] is image:
-        return {}
-    return {spec.name: tensor.cpu().clone() for spec, tensor in zip(adapter.input_specs, inputs, strict=True)}
-
-
-def _named(specs: Sequence[OutputSpec], outputs: Sequence[Tensor]) -> dict[str, Tensor]:
-    return {spec.name: output.cpu() for spec, output in zip(specs, outputs, strict=True)}
-
-
-def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {key: tensor.cpu() for key, tensor in tensors.items()}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..adapters.mask_classification import boxes_of
+from ..adapters.panoptic.boxes import boxes_of
 from ..branches import Run, recorded
 from ..checker.compare import compare
 from ..checker.comparison import DEFAULT_TOLERANCE

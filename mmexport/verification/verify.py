@@ -10,11 +10,9 @@ from typing import Any
 
 import torch
 
-from ..adapters import Adapter
 from ..artifact import SAMPLES, Artifact
 from ..backends.base import backend_class
 from ..checker.check import EAGER, verdict
-from ..checker.compare import compare
 from ..checker.comparison import Comparison
 from ..checker.judging import judge_samples
 from ..checker.kinds import other_kinds
@@ -66,15 +64,6 @@ class Verification:
     @property
     def passed(self) -> bool | None:
         return None if self.result is None else self.reason is None
-
-
-def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) -> list[Comparison]:
-    """Compare patched eager with unpatched, to tell a wrong patch from a wrong lowering."""
-    specs = [spec.as_dict() for spec in adapter.specs]
-    floors = model_floors(samples)
-    return [row for sample in samples if sample.patched for row in compare(
-        specs, sample.expected, list(sample.patched.values()), sample.evidence, sample=sample.name, stage='patched vs eager',
-        floors=floors, tolerance=tolerance)]
 
 
 def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, device: torch.device, scratch: Path,

@@ -13,7 +13,8 @@ from ..backends.raw_outputs import raw_folder
 from ..checker.samples import Sample
 from ..utils.progress import Progress
 from .checker_process import CheckerProcess
-from .expected import second_look, typical_seconds
+from .eager_run import typical_seconds
+from .expected import second_look
 from .verify import Verification, verify
 
 RAW_SAMPLES = 4

@@ -54,7 +54,7 @@ def test_the_order_of_six_channels_is_what_the_model_makes_of_it() -> None:
     assert preprocess.describe()['swaps_bgr_rgb'] is False
 
 
-def test_one_of_the_users_own_is_not_put_into_the_graph_nor_described_wrongly() -> None:
+def test_users_own_data_preprocessor_is_described_as_such() -> None:
     model = model_with(kinds()[1])
     with pytest.raises(ConfigError, match='the Unit of this model does not make'):
         Preprocess.of(model, inside=True).check_against(model)
@@ -109,7 +109,7 @@ def test_the_exporter_asks(tmp_path: Path) -> None:
         Exporter(tiny('fcn', inputs=dict(normalize=True)), work_dir=tmp_path, model=model).run()
 
 
-def test_the_padding_of_mmsegs_mask2former_is_that_of_its_test_cfg() -> None:
+def test_padding_of_mmseg_mask2former_follows_test_cfg() -> None:
     """mmseg pads to what ``test_cfg`` says when it predicts, and its own size is of training."""
     padding = Preprocess.of(seeded('mask2former_r50_ade20k'), inside=False).describe()['padding']
     assert padding['divisor'] == 32

@@ -185,7 +185,7 @@ class Asking(nn.Module):
         return self.inner(x) if float(x.sum()) > 0 else self.inner(-x)
 
 
-def test_a_format_that_cannot_hold_the_model_does_not_cost_the_others(tmp_path: Path) -> None:
+def test_one_failed_format_does_not_stop_the_others(tmp_path: Path) -> None:
     model = seeded('fcn')
     head = model.decode_head
     plain = head.conv_seg
@@ -200,7 +200,7 @@ def test_a_format_that_cannot_hold_the_model_does_not_cost_the_others(tmp_path: 
     assert any(line.split()[-2:] == ['not', 'made'] for line in report.lines() if line.startswith('torch_export '))
 
 
-def test_what_is_not_installed_is_said_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr('mmexport.backends.openvino.backend.find_spec', lambda name: None)
     with pytest.raises(SetupError, match='pip install openvino'):
         build_backend('openvino')

@@ -50,9 +50,9 @@ def test_places_are_sampled_in_float32() -> None:
     import onnxruntime
 
     from mmexport.backends.onnx.half import halved
-    canary = AttentionProbe()
+    probe = AttentionProbe()
     with torch.no_grad(), with_forms(deformable_attention='grid'):
-        program = torch.export.export(canary, (torch.zeros(2, 3, 16, 16),), strict=False)
+        program = torch.export.export(probe, (torch.zeros(2, 3, 16, 16),), strict=False)
         proto = ONNX().convert(program, Path(), ['sampled'])
     made, half = halved(proto)
     kept = half['float32']
@@ -63,7 +63,7 @@ def test_places_are_sampled_in_float32() -> None:
     image = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=['CPUExecutionProvider'])
     actual = torch.from_numpy(session.run(None, {'image': image.numpy()})[0])
-    expected = canary(image)[0]
+    expected = probe(image)[0]
     assert float((actual - expected).abs().max()) < 2e-2 * float(expected.abs().max())
 
 

@@ -53,7 +53,7 @@ def test_outputs_go_by_the_names_of_the_manifest(tmp_path: Path, monkeypatch: py
     assert 'and the manifest has labels, scores' in actual.reasons[0]
 
 
-def test_a_file_that_takes_its_process_with_it_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_crashes_its_process_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not to look for the module either, which would cost the user the report."""
     monkeypatch.setattr('mmexport.verification.checker_process.CheckerProcess.run',
                         lambda self, arguments: (-11, 'Fatal Python error: Segmentation fault'))

@@ -130,7 +130,7 @@ class Padded(nn.Module):
         return padded.clone(), padded.clone(), padded > 0.5, (padded > 0.5).clone(), padded * 2
 
 
-def test_openvino_reads_remainders_and_a_tensor_that_is_answered_twice() -> None:
+def test_openvino_reads_remainders_and_repeated_outputs() -> None:
     openvino = open_openvino()
     with torch.no_grad(), silenced():
         program = export(Padded(), (torch.zeros(2, 3, 30, 33),), dynamic_shapes=({2: Dim.AUTO, 3: Dim.AUTO},), strict=False)

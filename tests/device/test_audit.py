@@ -73,7 +73,7 @@ def test_the_listed_configs_are_clean(name: str) -> None:
 
 
 @pytest.mark.parametrize('fault', [fault for fault in FAULTS if fault != 'half'])
-def test_mended_is_clean_the_same_and_taken_back(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_is_clean_the_same_and_taken_back(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f'own_{abs(hash(str(tmp_path)))}'
     (tmp_path / f'{name}.py').write_text(source('own', fault))
     (tmp_path / 'config.py').write_text(CONFIG.format(module=name))
@@ -92,11 +92,11 @@ def test_mended_is_clean_the_same_and_taken_back(fault: str, tmp_path: Path, mon
             assert torch.equal(adapter(image)[0], expected)
     assert len(done) == 1
 
-    def run_mended() -> None:
+    def run_fixed() -> None:
         with devices_fixed(adapter.model, actual, 'cuda:0'):
             adapter(image)
 
-    after = audit_model(adapter, run_mended, 'cuda', (image,), adapter.model)
+    after = audit_model(adapter, run_fixed, 'cuda', (image,), adapter.model)
     assert after.clean, '\n'.join(after.lines())
     assert len(audit().findings) == 1
 

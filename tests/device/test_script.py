@@ -1,4 +1,4 @@
-"""Anybody's TorchScript file: literals are found by node and line, mended, and the file stays the same function."""
+"""Anybody's TorchScript file: literals are found by node and line, fixed, and the file stays the same function."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -79,14 +79,14 @@ def test_fixed_is_clean_and_the_same_function(frozen: bool, tmp_path: Path) -> N
     audit = fix_script(path, out, IMAGE)
     assert audit.clean
     assert audit_script(out, IMAGE).clean
-    assert any(line.startswith('left, for it meets nothing: aten::to') for line in audit.mended)
+    assert any(line.startswith('left, for it meets nothing: aten::to') for line in audit.fixed)
     other = torch.randn(3, 4)
     assert torch.equal(torch.jit.load(str(path))(other), torch.jit.load(str(out))(other))
     assert path.read_bytes() == before
     assert [literal.device for literal in literals(load_script(out).graph)] == ['cpu']
 
 
-def test_what_names_no_device_is_found_and_mended(tmp_path: Path) -> None:
+def test_what_names_no_device_is_found_and_fixed(tmp_path: Path) -> None:
     torch.jit.save(torch.jit.trace(Forgetful(), (IMAGE,)), str(tmp_path / 'm.pt'))
     audit = audit_script(tmp_path / 'm.pt', IMAGE)
     assert [finding.what for finding in audit.findings] == ['aten::zeros without a device']

@@ -16,7 +16,7 @@ from tests.tiny import seeded, tiny
     (dict(shape=(64,)), InputError, r'\(N, 3, H, W\) or \(H, W\) was expected'),
     (dict(shape=(1, 3, 161, 160)), ConfigError, 'dynamic has height, and no input .* varies it from 161'),
 ])
-def test_a_size_that_cannot_be_is_refused_before_the_model_is_built(inputs: dict[str, Any], error: type[Exception], words: str,
+def test_impossible_size_is_refused_before_building(inputs: dict[str, Any], error: type[Exception], words: str,
                                                                     tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr('mmexport.export.exporter.load_model', lambda *args: pytest.fail('the model was built'))
     with pytest.raises(error, match=words):

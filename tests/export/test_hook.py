@@ -85,7 +85,7 @@ def test_pictures_of_the_validation_set_are_inputs(tmp_path: Path) -> None:
     assert 'no validation picture' in warned[0]
 
 
-def test_a_picture_that_the_hook_found_and_cannot_be_read_is_a_note(tmp_path: Path) -> None:
+def test_unreadable_picture_of_the_hook_is_a_note(tmp_path: Path) -> None:
     """Its dataset may have pictures that the config's test pipeline does not read; nobody asked for them."""
     from mmexport import Exporter
     from tests.user_code import config as user_config

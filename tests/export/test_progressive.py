@@ -52,7 +52,7 @@ def test_a_part_that_is_wrong_replaces_no_smaller_one(tmp_path: Path, monkeypatc
 
 
 def test_a_model_that_disagrees_with_test_step_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, photograph_file: Path) -> None:
-    monkeypatch.setattr('mmexport.verification.reference.check_sample',
+    monkeypatch.setattr('mmexport.verification.reference_maker.check_sample',
                         lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
     results = PartResults()
     cfg = tiny('fcn', inputs=dict(image=str(photograph_file)))

@@ -119,7 +119,7 @@ def test_what_failed_lies_apart_and_the_root_says_so(exported: Report, tmp_path:
     assert json.loads((tmp_path / 'report.json').read_text())['passed'] is True
 
 
-def test_a_file_that_was_changed_after_its_check_is_not_delivered(exported: Report, tmp_path: Path) -> None:
+def test_file_changed_after_its_check_is_not_published(exported: Report, tmp_path: Path) -> None:
     report = staged(exported, tmp_path, True)
     report.artifacts[0].file.write_bytes(b'another file')
     with pytest.raises(VerificationError, match='after it was checked'):

@@ -65,7 +65,7 @@ def test_size_rules_are_found_from_what_eager_takes(multiple: int, smallest: int
     assert (rules.multiple_of, rules.minimum, rules.fixed) == (multiple, smallest, False)
 
 
-def test_a_model_that_takes_large_pictures_only_is_told_by_its_smallest_side() -> None:
+def test_smallest_side_of_a_model_for_large_pictures() -> None:
     rules = find_size_rules(lambda height, width: None if min(height, width) >= 150 else 'no', (128, 128))
     assert (rules.in_words(), rules.up(128)) == ('sides of at least 160', 160)
     assert SizeRules(32, 128).in_words() == 'multiples of 32, at least 128'

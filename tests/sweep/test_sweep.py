@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 ERFNET = 'mmseg::erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py'
 
 
-def test_what_failed_is_done_again_where_that_was_asked_or_limits_grew(tmp_path: Path) -> None:
+def test_failed_rows_run_again_on_request_or_higher_limits(tmp_path: Path) -> None:
     job, other = quick.jobs(2)
     store = Store(tmp_path / 'done.sqlite', quick.UNDER)
     store.keep(job.row('torchscript', passed=False, reason='not done in 10 s', limits=[10, 8]))
@@ -147,7 +147,7 @@ def test_a_job_that_runs_out_of_time_keeps_what_it_found(tmp_path: Path, monkeyp
     assert (second['passed'], second['reason'], second['limits']) == (False, 'not done in 5 s', [5, 8])
 
 
-def test_a_job_and_what_it_started_end_with_a_worker_that_is_killed() -> None:
+def test_killed_worker_ends_its_job_and_subprocesses() -> None:
     job = ('import subprocess, time; from mmexport.sweep.job import end_with_the_worker; end_with_the_worker(); '
            'print(subprocess.Popen(["sleep", "600"]).pid, flush=True); time.sleep(600)')
     worker = f'import subprocess, sys; subprocess.Popen([sys.executable, "-c", {job!r}], start_new_session=True).wait()'

@@ -27,9 +27,9 @@ def test_a_users_project_with_a_fault(tmp_path: Path) -> None:
     assert 'register_buffer' in done.stdout
     actual = json.loads((tmp_path / 'found.json').read_text())
     assert [finding['kind'] for finding in actual['findings']] == ['attribute']
-    mended = run('audit', tmp_path / 'config.py', '--fix', env=env)
-    assert mended.returncode == 0, mended.stdout + mended.stderr
-    assert 'mended: self.scale, a plain tensor attribute: moved to' in mended.stdout
+    fixed = run('audit', tmp_path / 'config.py', '--fix', env=env)
+    assert fixed.returncode == 0, fixed.stdout + fixed.stderr
+    assert 'fixed: self.scale, a plain tensor attribute: moved to' in fixed.stdout
 
 
 def test_a_clean_project(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_clean_project(tmp_path: Path) -> None:
     assert '0 findings' in done.stdout
 
 
-def test_anybodys_file_is_found_mended_and_verified(tmp_path: Path) -> None:
+def test_anybodys_file_is_found_fixed_and_verified(tmp_path: Path) -> None:
     class Net(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x + torch.arange(x.shape[-1])

@@ -151,14 +151,14 @@ def test_a_misspelt_section_gets_a_suggestion(project: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not Path('/proc/self').is_dir(), reason='a file system that refuses what its permissions allow: there is no /proc here')
-def test_a_file_system_that_takes_no_files_is_found_before_the_model_is_built(project: Path) -> None:
+def test_unwritable_file_system_is_found_before_building(project: Path) -> None:
     done = run('export', project / 'segformer.py', project / 'segformer.pth', '--work-dir', '/proc/nowhere')
     assert done.returncode == 2
     assert 'nothing can be written into /proc' in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_work_dir_that_cannot_be_is_one_line_before_the_model_is_built(project: Path, tmp_path: Path) -> None:
+def test_impossible_work_dir_is_one_line_before_building(project: Path, tmp_path: Path) -> None:
     (tmp_path / 'file').touch()
     done = run('export', project / 'segformer.py', project / 'segformer.pth', '--work-dir', tmp_path / 'file' / 'w')
     assert done.returncode == 2

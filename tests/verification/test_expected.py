@@ -2,18 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from mmexport.adapters.base import OutputSpec
-from mmexport.checker.compare import lost_of
-from mmexport.verification.expected import expect, model_floors, typical_seconds, with_patched
+from mmexport.verification.expected import expect
 from mmexport.verification.network_runs import NetworkRuns, _key
-from tests.checker.made import INSTANCE, instances
-from tests.simple import IMAGE, Plain, simple
+from tests.simple import IMAGE, Plain, noisy, simple
 
 IMAGES = {'traced': torch.rand(1, 3, 64, 64), 'another size': torch.rand(1, 3, 96, 64)}
 
@@ -103,35 +99,6 @@ def test_expect_protects_the_sample_image() -> None:
     assert torch.equal(sample.image, IMAGE)
 
 
-def noisy(adapter: Any, off: float, part: slice = slice(None)) -> None:
-    """Let noise of 1e-6 move some rows of the logits by `off` of their scale, on pictures of 8x8."""
-    def change(image: Tensor, logits: Tensor) -> Tensor:
-        if image.shape[-1] == 8 and not any(torch.equal(image, own) for own in adapter.calm):
-            logits = logits.clone()
-            logits[:, :, part] += off * logits.abs().max()
-        return logits
-
-    adapter.calm, adapter.change = [IMAGE], change
-
-
-def test_floor_is_the_largest_share_over_noises() -> None:
-    adapter = simple()
-    noisy(adapter, 1e-2, slice(0, 2))
-    images = {'photograph': IMAGE, 'wide': torch.rand(1, 3, 8, 12)}
-    samples = expect(adapter, images, 1e-4, 3, NetworkRuns(), as_given=('photograph', 'wide'))
-    assert [sample.floors for sample in samples] == [{'logits': 0.25}, {'logits': 0.0}]
-    assert model_floors(samples) == {'logits': 0.25}
-    # Each picture once, the first twice, and three noises of each.
-    assert len(adapter.runs) == 3 + 6
-
-
-def test_expect_without_noises_has_no_floors() -> None:
-    adapter = simple()
-    noisy(adapter, 1e-2)
-    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 0, NetworkRuns())
-    assert (sample.floors, len(adapter.runs)) == ({}, 2)
-
-
 def test_expect_runs_large_images_once() -> None:
     adapter = simple()
     noisy(adapter, 1e-2)
@@ -140,13 +107,6 @@ def test_expect_runs_large_images_once() -> None:
     assert [sample.floors for sample in samples] == [{'logits': 1.0, 'logits: median': pytest.approx(1e-2, rel=1e-3)}, {}]
     assert sum(torch.equal(run, large) for run in adapter.runs) == 1
     assert len(adapter.runs) == 2 + 3 + 1
-
-
-def test_floors_cover_final_and_raw_outputs() -> None:
-    adapter = simple('final')
-    noisy(adapter, 1e-2, slice(0, 2))
-    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, NetworkRuns())
-    assert sample.floors == {'labels': 0.0, 'logits': 0.25}
 
 
 def test_expect_keeps_an_image_that_always_jumps() -> None:
@@ -179,60 +139,6 @@ def test_expect_replaces_small_images_only(side: int, moved: bool) -> None:
     assert (sample.floors['logits'] == 0) is moved
 
 
-def test_with_patched_adds_patched_outputs() -> None:
-    adapter, runs = simple('final'), NetworkRuns()
-    samples = expect(adapter, {'a': IMAGE, 'b': IMAGE + 1}, 1e-4, 0, runs)
-    adapter.change = lambda image, logits: -logits
-    done = with_patched(adapter, samples, torch.device('cpu'))
-    assert [sample.name for sample in done] == ['a', 'b']
-    for before, after in zip(samples, done, strict=True):
-        assert torch.equal(after.patched['labels'], 1 - before.expected['labels'])
-        assert after.expected is before.expected and after.raw is before.raw
-    assert {key[1] for key in runs.outputs} == {'eager'}
-
-
-def test_typical_seconds_times_the_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
-    requested: list[Any] = []
-
-    def adapter(image: Tensor) -> None:
-        requested.append((image, torch.is_grad_enabled()))
-
-    adapter.inputs_of = lambda picture: (picture,)  # type: ignore[attr-defined]
-
-    monkeypatch.setattr('mmexport.verification.expected.typical', lambda run, device: (run(), device)[1])
-    assert typical_seconds(adapter, IMAGE) == torch.device('cpu')  # type: ignore[arg-type]
-    assert requested == [(IMAGE, False)]
-
-
-def test_floors_keep_the_largest_of_all_noises() -> None:
-    """The first noise moves all pixels by 1e-2 of the scale, the second by half as much."""
-    adapter = simple()
-    offs = iter([1e-2, 5e-3, 1e-3])
-    adapter.change = lambda image, logits: logits if torch.equal(image, IMAGE) else logits + next(offs) * logits.abs().max()
-    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 3, NetworkRuns())
-    assert sample.floors == {'logits': 1.0, 'logits: median': pytest.approx(1e-2, rel=1e-3)}
-
-
-def test_floors_count_lost_instances() -> None:
-    adapter = simple('final')
-    adapter.specs = [OutputSpec(str(spec['name']), '', ('batch',), 'instance') for spec in INSTANCE]
-    adapter.evidence = lambda raw, image, seen: {}
-    lost = iter([2, 1])
-
-    def decide(raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
-        rows = instances()
-        if not torch.equal(image, IMAGE):
-            count = 3 - next(lost)
-            rows['num'][0] = count
-            for name in ('boxes', 'scores', 'labels', 'masks'):
-                rows[name][0, count:] = 0
-        return tuple(rows.values())
-
-    adapter.decide = decide
-    sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, NetworkRuns())
-    assert sample.floors[lost_of('instances')] == pytest.approx(2 / 3)
-
-
 def test_decisions_are_made_once_with_the_image_and_recorded() -> None:
     adapter, runs, requested = simple('final'), NetworkRuns(), []
 
@@ -251,12 +157,3 @@ def test_decisions_are_made_once_with_the_image_and_recorded() -> None:
     quiet = NetworkRuns()
     expect(adapter, {'photograph': IMAGE}, 1e-4, 0, quiet)
     assert len(quiet.branches['photograph'].conditions) == 1
-
-
-def test_without_noises_nothing_jumps() -> None:
-    adapter = simple()
-    expect(adapter, {'photograph': IMAGE}, 1e-4, 0, NetworkRuns())
-    known = len(adapter.runs)
-    adapter.runs.clear()
-    expect(adapter, {'traced': IMAGE}, 1e-4, 0, NetworkRuns())
-    assert len(adapter.runs) == known

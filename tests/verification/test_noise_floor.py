@@ -16,7 +16,7 @@ def test_comparisons_near_their_threshold_are_counted() -> None:
     assert counter.count == 4
 
 
-def test_an_image_with_few_close_calls_is_moved_and_one_with_many_is_left() -> None:
+def test_move_off_thresholds_moves_images_with_few_of_them() -> None:
     image = torch.rand(1, 3, 8, 8)
     requested: list[Tensor] = []
 

@@ -67,7 +67,7 @@ def test_made_inputs_go_through_test_step_too(name: str) -> None:
 
 
 @pytest.mark.parametrize('name', ['mask2former_r50', 'mask2former_r50_ade20k', 'fcn'])
-def test_padding_is_cropped_away_and_excuses_only_what_it_decides(name: str, photograph_file: Path) -> None:
+def test_padding_is_cropped_and_excuses_what_it_decides(name: str, photograph_file: Path) -> None:
     adapter, photograph = photographed(name, photograph_file, (170, 120))
     sample = sample_of(adapter, photograph.image, photograph)
     check = check_sample(adapter, sample, CPU, photograph)
@@ -133,7 +133,7 @@ def test_what_is_not_run_says_why(photograph_file: Path) -> None:
     assert check.summary == 'not run: a reason'
 
 
-def test_a_sliding_model_is_asked_where_one_window_is_the_picture() -> None:
+def test_step_of_a_sliding_model_runs_on_one_window() -> None:
     adapter = build_adapter(seeded('setr_vit'))
     inside, beyond = (sample_of(adapter, picture((1, 3, *size), 3, adapter)) for size in ((128, 160), (160, 160)))
     assert check_sample(adapter, inside, CPU).passed

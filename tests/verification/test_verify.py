@@ -19,7 +19,8 @@ from mmexport.checker.check import EAGER
 from mmexport.checker.comparison import Comparison
 from mmexport.checker.main import main
 from mmexport.checker.samples import Sample, read_samples
-from mmexport.verification.verify import Verification, keep_samples, patched_rows, verify
+from mmexport.verification.patched_eager import patched_rows
+from mmexport.verification.verify import Verification, keep_samples, verify
 
 RUNNER = Path(torchscript_runner.__file__)
 CPU = torch.device('cpu')

@@ -64,7 +64,7 @@ class TorchScript(Backend):
         frozen, steps = self._freeze(traced)
         steps.update(facts)
         # The first of them is the module itself.
-        steps['device_literals_mended'] = follow_input_device(frozen.graph, list(frozen.graph.inputs())[1])
+        steps['device_literals_fixed'] = follow_input_device(frozen.graph, list(frozen.graph.inputs())[1])
         remaining = device_literals(frozen.graph)
         if remaining:
             raise LoweringError(f'the graph still names devices: {", ".join(sorted(set(remaining)))}')

@@ -28,7 +28,7 @@ def halves() -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid('', 18)])
 
 
-def test_a_rule_of_several_outputs_is_applied_as_ever_and_the_list_put_back() -> None:
+def test_rule_of_several_outputs_is_applied_and_restored() -> None:
     from onnxscript import optimizer, rewriter
     rules = rewriter._DEFAULT_REWRITE_RULES
     usual = optimizer.optimize(halves())
@@ -90,7 +90,7 @@ def promotions(with_known_values: bool) -> tuple[list[str], list[str]]:
     return [f'{node.format_node()} {node.meta.get("val")}' for node in module.graph.nodes], computed
 
 
-def test_promotions_are_the_same_where_known_values_are_not_computed_anew() -> None:
+def test_promotions_are_the_same_with_known_values() -> None:
     from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
     usual = _TypePromotionInterpreter.run_node
     there, every = promotions(with_known_values=False)

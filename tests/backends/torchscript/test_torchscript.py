@@ -47,7 +47,7 @@ def test_frozen_and_fused(artifact: Artifact) -> None:
 
 
 def test_no_device_is_written_into_the_file(artifact: Artifact) -> None:
-    assert artifact.manifest['torchscript']['device_literals_mended'] >= 1
+    assert artifact.manifest['torchscript']['device_literals_fixed'] >= 1
     assert artifact.manifest['torchscript']['device_literals'] == 0
     assert device_literals(torch.jit.load(str(artifact.file)).inlined_graph) == []
 

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checker.continuous import competing_scale
+from ...checker.continuous import competing_scale
+from ..specs import LOGIT_TOLERANCE
 
 # A segment this close to a threshold of the config may be kept or dropped by rounding alone.
 THRESHOLD_EDGE = 1e-3
-# The default tolerance, in units of the scale of the logits; decisions closer than twice that are near.
-LOGIT_TOLERANCE = 1e-4
 
 
 def panoptic_evidence(decisions: dict[str, Tensor], cls_logits: Tensor, masks: Tensor, cfg: Any, void: int) -> dict[str, Tensor]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..registry import ADAPTERS
-from ..utils.override import override
-from .segmentation import image_metas
+from ...registry import ADAPTERS
+from ...utils.override import override
+from ..image_metas import image_metas
 from .semantic_masks import SemanticMasks
 
 

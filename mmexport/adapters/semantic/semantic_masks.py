@@ -5,9 +5,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..registry import ADAPTERS
-from .base import OutputSpec
-from .segmentation import Segmentation, image_metas
+from ...registry import ADAPTERS
+from ..image_metas import image_metas
+from ..specs import OutputSpec, mask_specs
+from .segmentation import Segmentation
 
 
 @ADAPTERS.register_module()
@@ -57,8 +58,3 @@ class SemanticMasks(Segmentation):
 
     def scores_of(self, logits: Tensor) -> Tensor:
         return logits.max(dim=1).values
-
-
-def mask_specs() -> tuple[OutputSpec, ...]:
-    return (OutputSpec('cls_logits', 'float32', ('batch', 'query', 'class'), 'queries'),
-            OutputSpec('mask_logits', 'float32', ('batch', 'query', 'h', 'w'), 'queries'))

@@ -7,13 +7,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..errors import UnsupportedModelError
-from ..ops.mask_statistics import MaskStatistics, mask_statistics, masks_at
-from ..registry import ADAPTERS
-from .base import Adapter, OutputSpec
-from .objectives import Objective, panoptic_objective, segment_targets
-from .segmentation import image_metas
-from .semantic_masks import mask_specs
+from ...errors import UnsupportedModelError
+from ...ops.mask_statistics import MaskStatistics, mask_statistics, masks_at
+from ...registry import ADAPTERS
+from ..base import Adapter, OutputSpec
+from ..image_metas import image_metas
+from ..objectives import Objective
+from ..specs import mask_specs
+from .boxes import boxes_around
+from .evidence import instance_evidence, panoptic_evidence
+from .fusion import candidates_of, segment_map, top_queries, winning_weights
+from .objectives import panoptic_objective, segment_targets
 
 
 @ADAPTERS.register_module()
@@ -95,46 +99,26 @@ class MaskClassification(Adapter):
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         cls_logits, mask_logits = raw
-        scores, classes, candidates = self._candidates(cls_logits)
-        statistics = mask_statistics(mask_logits, image.shape[2:], _weights(scores, candidates), self.instance_on)  # type: ignore[arg-type]
+        scores, classes, candidates = candidates_of(self.fusion, cls_logits)
+        statistics = mask_statistics(mask_logits, image.shape[2:], winning_weights(scores, candidates), self.instance_on)  # type: ignore[arg-type]
         panoptic: tuple[Tensor, ...] = ()
         if self.panoptic_on:
-            panoptic = (self._segments(scores, classes, candidates, statistics.winner, statistics.area, statistics.sure)[0],)
+            panoptic = (segment_map(self.fusion, scores, classes, candidates, statistics.winner, statistics.area, statistics.sure)[0],)
         return panoptic + (self._instances(cls_logits, statistics) if self.instance_on else ())
-
-    def _candidates(self, cls_logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return score and class of each query (N, Q), and whether it is a candidate for a segment."""
-        scores, classes = cls_logits.softmax(dim=-1).max(dim=-1)
-        return scores, classes, classes.ne(self.num_classes) & (scores > self.fusion.test_cfg.get('object_mask_thr', 0.8))
 
     def panoptic(self, cls_logits: Tensor, masks: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the segment map of enlarged masks (N, Q, H, W), and its intermediate decisions for `evidence`."""
-        scores, classes, candidates = self._candidates(cls_logits)
+        scores, classes, candidates = candidates_of(self.fusion, cls_logits)
         probabilities = masks.sigmoid()
-        winner = (_weights(scores, candidates)[:, :, None, None] * probabilities).argmax(dim=1)
+        winner = (winning_weights(scores, candidates)[:, :, None, None] * probabilities).argmax(dim=1)
         area = (probabilities >= 0.5).flatten(2).sum(dim=2)
-        result, decisions = self._segments(scores, classes, candidates, winner, area, probabilities.gather(1, winner[:, None])[:, 0] >= 0.5)
+        sure = probabilities.gather(1, winner[:, None])[:, 0] >= 0.5
+        result, decisions = segment_map(self.fusion, scores, classes, candidates, winner, area, sure)
         return result, {**decisions, 'probabilities': probabilities}
-
-    def _segments(self, scores: Tensor, classes: Tensor, candidates: Tensor, winner: Tensor, area: Tensor,
-                  sure: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the segment map of the winning queries (N, H, W), the areas of masks (N, Q), and where the winner is above 0.5."""
-        cfg = self.fusion.test_cfg
-        won = torch.zeros_like(scores).scatter_add_(1, winner.flatten(1), torch.ones_like(winner.flatten(1), dtype=scores.dtype))
-        # In double, as mmdet divides Python numbers: a ratio must fall on the same side of the threshold.
-        ratio = won.double() / area.double().clamp_min(1.0)
-        accepted = candidates & (won > 0) & (area > 0) & (ratio >= cfg.get('iou_thr', 0.8))
-        thing = accepted & (classes < self.fusion.num_things_classes)
-        segment = torch.where(thing, classes + thing.long().cumsum(dim=1) * 1000, classes)
-        segment = torch.where(accepted, segment, torch.full_like(segment, self.num_classes))
-        result = segment.gather(1, winner.flatten(1)).view_as(winner)
-        if cfg.get('filter_low_score', False):
-            result = torch.where(sure, result, torch.full_like(result, self.num_classes))
-        return result.to(torch.int32), dict(scores=scores, classes=classes, kept=candidates, ratio=ratio, won=won, winner=winner)
 
     def _instances(self, cls_logits: Tensor, statistics: MaskStatistics) -> tuple[Tensor, ...]:
         """Return rows in descending order of class score, things first; rows from `num` on are zero."""
-        queries = self._top_queries(cls_logits)
+        queries = top_queries(self.fusion, cls_logits)
         count, labels, thing, query = queries['count'], queries['labels'], queries['thing'], queries['query']
         assert statistics.columns is not None and statistics.rows is not None
         masks = statistics.masks_of(query, thing)
@@ -142,33 +126,20 @@ class MaskClassification(Adapter):
         scores = queries['scores'] * statistics.inside.gather(1, query) * thing
         return boxes, scores, torch.where(thing, labels, torch.zeros_like(labels)), masks, count
 
-    def _top_queries(self, cls_logits: Tensor) -> dict[str, Tensor]:
-        limit = int(self.fusion.test_cfg.get('max_per_image', 100))
-        scores, index = cls_logits.softmax(dim=-1)[..., :-1].flatten(1).topk(limit, dim=1)
-        labels = index % self.num_classes
-        thing = labels < self.fusion.num_things_classes
-        # A stable sort by `thing`, written as keys that no two rows share: exporters have no stable sort.
-        place = torch.arange(limit, device=index.device)
-        order = (place + limit * (~thing)).topk(limit, dim=1, largest=False).indices
-        return dict(scores=scores.gather(1, order), labels=labels.gather(1, order), thing=thing.gather(1, order),
-                    query=(index // self.num_classes).gather(1, order), count=thing.sum(dim=1), edge=scores[:, -1])
-
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
-        from .evidence import instance_evidence, panoptic_evidence
         cls_logits, mask_logits = raw
         masks = _enlarged(mask_logits, image)
         evidence: dict[str, Tensor] = {}
         if self.panoptic_on:
             evidence |= panoptic_evidence(self.panoptic(cls_logits, masks)[1], cls_logits, masks, self.fusion.test_cfg, self.num_classes)
         if self.instance_on:
-            top = self._top_queries(cls_logits)
+            top = top_queries(self.fusion, cls_logits)
             evidence |= instance_evidence(masks_at(masks, top['query']), top, cls_logits)
         return evidence
 
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
         """Return the pixels that change without the padding: whether a segment is kept depends on areas."""
-        from ..checker.labels import renamed_after
-        from .evidence import panoptic_evidence
+        from ...checker.labels import renamed_after
         if not self.panoptic_on:
             return None
         cls_logits, mask_logits = raw
@@ -202,27 +173,5 @@ def _padded(rows: Tensor, count: int) -> Tensor:
     return torch.cat([rows, rows.new_zeros((count - len(rows), *rows.shape[1:]))])
 
 
-def _weights(scores: Tensor, candidates: Tensor) -> Tensor:
-    """Give queries that are not kept a factor of -1, below every product of a kept one."""
-    return torch.where(candidates, scores, -torch.ones_like(scores))
-
-
 def _enlarged(mask_logits: Tensor, image: Tensor) -> Tensor:
     return F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)
-
-
-def boxes_of(masks: Tensor) -> Tensor:
-    """Compute boxes (N, K, 4) of masks (N, K, H, W) as mmdet's mask2bbox: x1, y1, x2 + 1, y2 + 1; zeros for an empty mask."""
-    return boxes_around(masks.any(dim=2), masks.any(dim=3))
-
-
-def boxes_around(columns: Tensor, rows: Tensor) -> Tensor:
-    """Compute boxes (N, K, 4) of masks with pixels in `columns` (N, K, W) and `rows` (N, K, H); see `boxes_of`."""
-    corners = []
-    for filled in (columns, rows):
-        position = torch.arange(filled.shape[-1], device=filled.device).expand_as(filled)
-        first = torch.where(filled, position, torch.full_like(position, 1 << 30)).amin(dim=-1)
-        last = torch.where(filled, position + 1, torch.zeros_like(position)).amax(dim=-1)
-        corners.append((torch.where(filled.any(dim=-1), first, torch.zeros_like(first)), last))
-    (x1, x2), (y1, y2) = corners
-    return torch.stack([x1, y1, x2, y2], dim=-1).to(torch.float32)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..utils.override import override
-from .evidence import LOGIT_TOLERANCE
+from ...utils.override import override
+from ..specs import LOGIT_TOLERANCE
 
 Choice = tuple[Tensor, int, float]
 

@@ -11,7 +11,8 @@ import pytest
 
 from mmexport.compat import provide_mmcv_ext
 from mmexport.errors import ConfigError, PatchError
-from mmexport.patching import Applied, Patch, _in_use, _locate, patched, resolve
+from mmexport.patching import Applied, Patch, patched, resolve
+from mmexport.patching.targets import _locate, in_use
 from mmexport.registry import PATCHES
 from tests.fakemm import Constant, patch_of
 
@@ -120,15 +121,15 @@ def test_in_use_follows_imported_modules(monkeypatch: pytest.MonkeyPatch) -> Non
     package, plain = types.ModuleType('fakemm'), types.ModuleType('fakemm.part')
     package.__path__ = []
     package.here = 1  # type: ignore[attr-defined]
-    assert not _in_use('fakemm.here')
+    assert not in_use('fakemm.here')
     monkeypatch.setitem(sys.modules, 'fakemm', package)
     monkeypatch.setitem(sys.modules, 'fakemm.part', plain)
     monkeypatch.setattr('importlib.util.find_spec', lambda name: None if name == 'fakemm.gone' else 'found')
     # A submodule that nothing has imported; a name that is neither there nor a module; one of a plain module.
-    assert not _in_use('fakemm.later.Head.forward')
-    assert _in_use('fakemm.here')
-    assert _in_use('fakemm.gone.Head')
-    assert _in_use('fakemm.part.gone')
+    assert not in_use('fakemm.later.Head.forward')
+    assert in_use('fakemm.here')
+    assert in_use('fakemm.gone.Head')
+    assert in_use('fakemm.part.gone')
 
 
 @pytest.mark.parametrize(('target', 'words'), [

@@ -9,7 +9,8 @@ import pytest
 
 from mmexport.compat import provide_mmcv_ext
 from mmexport.errors import PatchError
-from mmexport.patching import Environment, Patch, _counted, patched
+from mmexport.patching import Environment, Patch, patched
+from mmexport.patching.targets import _counted
 from tests.fakemm import Constant, patch_of
 
 provide_mmcv_ext()
@@ -63,7 +64,7 @@ def test_patched_restores_after_error(upstream: Any) -> None:
     assert upstream.op is original
 
 
-def test_patched_restores_after_error_half_way_through_putting_on(upstream: Any) -> None:
+def test_patched_restores_after_an_error_while_applying(upstream: Any) -> None:
     original = upstream.op
     with pytest.raises(PatchError), patched([patch_of('fakemm.op'), *[patch_of('fakemm.Head.gone')]]):
         pass

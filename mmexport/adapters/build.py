@@ -1,0 +1,35 @@
+"""Choose the adapter of a model."""
+from __future__ import annotations
+
+from torch import nn
+
+from ..errors import UnsupportedModelError
+from ..registry import ADAPTERS
+from .base import Adapter
+
+# Models that an adapter would fit by what they have, and whose outputs mean something else.
+UNSUPPORTED = frozenset({'DepthEstimator'})
+
+
+def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False) -> Adapter:
+    """Return the adapter for `task` (a registered class name), or the first one that knows the architecture.
+
+    Raises:
+        UnsupportedModelError: none does.
+    """
+    if any(cls.__name__ in UNSUPPORTED for cls in type(model).__mro__):
+        raise UnsupportedModelError(f'{type(model).__name__} predicts depth, which is no task of mmexport yet: its values are no labels')
+    ADAPTERS.import_from_location()
+    known = ADAPTERS.module_dict
+    if task is not None:
+        if task not in known:
+            raise UnsupportedModelError(f'export.task is {task!r}; there are {", ".join(known)}')
+        if not known[task].matches(model):
+            raise UnsupportedModelError(f'export.task is {task!r}, which does not fit a {type(model).__name__}; leave it out to have it '
+                                        'inferred')
+        return known[task](model, outputs, normalize)  # type: ignore[no-any-return]
+    for cls in known.values():
+        if cls.automatic and cls.matches(model):
+            return cls(model, outputs, normalize)  # type: ignore[no-any-return]
+    raise UnsupportedModelError(f'no adapter knows {type(model).__name__} (there are {", ".join(known)}); write one, register it '
+                                'with @ADAPTERS.register_module() and name its module in custom_imports')

@@ -1,0 +1,27 @@
+"""Make the metas of images without padding, which OpenMMLab's heads take sizes from."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Size(tuple):  # type: ignore[type-arg]
+    """Hold a size that is not copied: data samples copy their metas deeply, and a symbolic size refers to its whole environment."""
+
+    def __deepcopy__(self, memo: Any) -> Size:
+        return self
+
+
+class Metas(list):  # type: ignore[type-arg]
+    """Hold the metas of a batch: how many there are is a size of the input, which a model may branch on."""
+
+    counts_a_size = True
+
+
+def image_metas(image: Tensor) -> list[dict[str, Any]]:
+    """Return metas without padding; one for the whole batch if its size is open."""
+    size, batch = Size(image.shape[2:]), image.shape[0]
+    return Metas(dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size, padding_size=[0, 0, 0, 0])
+                 for _ in range(1 if isinstance(batch, torch.SymInt) else int(batch)))

@@ -1,0 +1,1 @@
+"""Export panoptic and instance segmentation: mmdet's mask classifiers."""

@@ -1,0 +1,1 @@
+"""Export semantic segmentation: mmseg's encoder-decoders, mask classifiers and open-vocabulary models."""
