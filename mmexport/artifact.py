@@ -19,7 +19,7 @@ MANIFEST = 'manifest.json'
 SAMPLES = 'samples.npz'
 REPORT = 'report.json'
 OURS = (MANIFEST, SAMPLES, REPORT)
-# Names of our own only: a work dir may be anybody's folder.
+# Only names that mmexport writes: a work dir may hold other files of the user.
 STAGING, ASIDE = '.mmexport-tmp-', '.mmexport-old-'
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 VERBS = set('''
 Add Apply Audit Bring Build Cache Calibrate Call Capture Check Choose Collect Compare Compile Compose Compute Convert Convolve
-Copy Count Create Cut Declare Decompose Define Descend Describe Detect Diagnose Disable Dispatch Do Draw Drop End Enlarge Evaluate
+Copy Count Create Cut Decide Declare Decompose Define Descend Describe Detect Diagnose Disable Dispatch Do Draw Drop End Enlarge Evaluate
 Explain Export Express Fill Filter Find Fix Format Give Hand Hide Hold Import Initialise Insert Isolate Judge Keep Let Limit List
-Load Lower Make Map Mark Mask Match Measure Mix Move Name Normalise Note Open Pad Parse Pass Pool Print Provide Raise Read Record
+Load Lower Make Map Mark Mask Match Measure Mix Move Name Normalise Note Open Pad Pair Parse Pass Pool Print Provide Raise Read Record
 Redraw Refuse Remember Remove Rename Render Repair Repeat Replace Report Resize Restrict Return Rewrite Round Run Sample Scale
 Seed Set Share Show Solve Sort Stand Start Store Summarize Swap Sweep Tag Take Tell Test Trace Track Turn Verify Work Wrap Write Yield
 '''.split())

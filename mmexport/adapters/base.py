@@ -30,7 +30,7 @@ class Adapter(nn.Module):
     task: ClassVar[str]
     # Whether it may be chosen by what the model has; else only ``export.task`` can name it.
     automatic: ClassVar[bool] = True
-    # What a file takes, in order; other than one picture: see `inputs_of`.
+    # The inputs of a file, in order. If it is not one picture alone, see `inputs_of`.
     input_specs: ClassVar[tuple[InputSpec, ...]] = (IMAGE,)
     # Modules of kinds of output that the checker does not have, by name.
     kinds: ClassVar[Mapping[str, Path]] = {}
@@ -185,7 +185,7 @@ class Adapter(nn.Module):
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
         """Return the pixels (N, height, width) of ``final`` that depend on what lies beyond `height` and `width`; None if none do.
 
-        OpenMMLab cuts the padding off before it decides; a file, which is not told of padding, cannot.
+        OpenMMLab removes the padding before it decides; a file does not know the padding, so it cannot.
         """
         return None
 

@@ -1,6 +1,6 @@
-"""Define what an objective is: the distance of a model's decisions on a scene from target decisions.
+"""Define an objective: the distance of a model's decisions on an image from target decisions.
 
-Inputs on which more classes are decided are made by following it; see `inputs.decisive`. Each task has its own objectives.
+Its gradient changes an image until the model decides more classes there, see `inputs.decisive`. Each task has its own objectives.
 """
 from __future__ import annotations
 

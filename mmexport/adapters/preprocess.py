@@ -140,7 +140,7 @@ class Preprocess(nn.Module):
         processed = preprocessed(model, picture).to(self.mean)
         unpadded = processed[..., :SIDES[0], :SIDES[1]]
         if self.flip and self.channels != 3 and not self._makes(unpadded, picture):
-            # Of other than three channels mmseg leaves the order as it is, whatever its bgr_to_rgb; a class for two pictures may swap both.
+            # mmseg does not reorder channels unless there are three, whatever its bgr_to_rgb says; a class for two pictures may swap both.
             self.flip = False
         self.own_way = not self._makes(unpadded, picture) or not all(self._agrees(model, other) for other in self._pictures())
         if not self.own_way and tuple(processed.shape[2:]) != self.padding.padded(*SIDES):

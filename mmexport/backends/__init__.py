@@ -1,4 +1,7 @@
-"""Define the formats that a model can be lowered to; importing this package registers them."""
+"""Define the formats that a model can be lowered to, one package for each; importing this package registers them.
+
+How a format takes a single operation is said in `ops`, not here.
+"""
 from importlib import import_module
 from pkgutil import iter_modules
 

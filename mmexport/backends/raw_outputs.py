@@ -1,4 +1,4 @@
-"""Check raw outputs and decisions of one graph, and deliver the decisions only."""
+"""Lower one graph with raw outputs and decisions for the check, and cut it to the decisions for the user."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Define an int and a float that report the branches they decide."""
+"""Define subclasses of int and float that record each comparison made with them, in place of sizes and values."""
 from __future__ import annotations
 
 import math

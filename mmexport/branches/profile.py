@@ -1,4 +1,4 @@
-"""Record calls of ``torch.Size.numel``, which multiplies in C and allows no subclass."""
+"""Detect calls of ``torch.Size.numel`` by a profile function: it multiplies in C, where no subclass of int is asked."""
 from __future__ import annotations
 
 import sys

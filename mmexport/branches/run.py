@@ -53,7 +53,7 @@ def _positions(code: CodeType) -> tuple[Any, ...]:
 
 
 def _called_by(frame: FrameType | None) -> int:
-    """Hash the calls that lead here, by their places in the source; modules in a loop are told apart.
+    """Hash the calls that lead here, by their places in the source; so that modules in a loop differ.
 
     The instruction would not do: of one call it differs before and after CPython has specialised it, and under a profiler.
     """

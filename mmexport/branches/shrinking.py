@@ -1,4 +1,4 @@
-"""Drop inputs, so that the ranges exclude sizes that turn a branch and could not be checked."""
+"""Remove inputs from the checked ones, so that the file's ranges exclude sizes of branches that could not be checked."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence

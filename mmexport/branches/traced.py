@@ -1,4 +1,6 @@
-"""Find sizes that leave Python as plain numbers, by one trace: an int subclass is read by C without a call, a traced size is not.
+"""Find sizes that are read as plain numbers, by one trace with symbolic sizes.
+
+C code reads an int subclass without a call of its methods; a traced size is not read without one.
 
 A list that is indexed by a size, ``math.gcd`` and the like ask a traced size for its value. What they do with it is not followed.
 """

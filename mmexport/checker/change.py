@@ -1,4 +1,4 @@
-"""Measure how little the outputs of two inputs differ, and find the constant nearest to all of them."""
+"""Compare the expected outputs of two inputs with each other, and with the constant that is nearest to all, to detect vacuous checks."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

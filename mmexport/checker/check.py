@@ -72,7 +72,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
         inputs = _on(device, samples[0])
         with torch.no_grad():
             result['p50_s'] = typical(lambda: runner(*inputs), device)
-        # A file that remembers its calls is told from one that does not by the last of them.
+        # A file that keeps state between calls shows it in the last of them.
         called = time.perf_counter()
         smallest = min(samples[1:] or samples, key=lambda sample: sample.image.numel())
         last_outputs, copies = _outputs_and_copies(runner, _on(device, smallest))

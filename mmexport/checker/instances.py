@@ -1,4 +1,4 @@
-"""Compare instance rows: an unordered set, limited to the K best."""
+"""Compare instance rows for `kinds/instance`: an unordered set, limited to the K best."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Judge the samples themselves: whether a wrong answer would pass on them, and which classes they decide."""
+"""Report what a set of samples can show: applies the rule of `vacuous` to each output, and counts the classes that are decided."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Compare label maps and panoptic maps: equal wherever eager has a clear margin."""
+"""Compare label maps for `kinds/labels` and `kinds/panoptic`: equal wherever eager has a clear margin."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Run the checker from the command line, and print its result."""
+"""Run the checker from the command line; exit codes: 0 passed, 1 failed, 2 unreadable input, 3 no such device."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Parse the program's options before torch is imported, so that ``--help`` answers at once."""
+"""Parse the program's options before torch is imported, so that ``--help`` needs no torch."""
 from __future__ import annotations
 
 import argparse

@@ -1,4 +1,4 @@
-"""Detect comparisons that a wrong answer would also pass.
+"""Detect outputs on whose samples a wrong answer would also pass; `judging` reports them.
 
 The rule itself is asked, over all samples: would a constant have passed everywhere, or the answer to another sample of the same shape?
 How little the expected outputs vary beyond that is a sentence in the report and no verdict.

@@ -1,4 +1,4 @@
-"""Export to TorchScript by the options of mmseg 0.x: CONFIG --checkpoint FILE --shape H W --output-file FILE --verify --show."""
+"""Export TorchScript with the option names of mmseg 0.x: CONFIG --checkpoint FILE --shape H W --output-file FILE --verify --show."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""Turn errors and reports into exit codes: 0 verified, 1 not shown to be right, 2 wrong input, 3 environment."""
+"""Turn errors and reports into exit codes: 0 verified, 1 failed or incomplete verification, 2 wrong input, 3 environment."""
 from __future__ import annotations
 
 import logging

@@ -1,6 +1,6 @@
 """Declare torchvision's compiled ops if they do not load (built for another torch, or for CUDA).
 
-``import torchvision`` then dies on ``operator torchvision::nms does not exist``, and with it mmpretrain and all models that have a
+``import torchvision`` then fails with ``operator torchvision::nms does not exist``, and with it mmpretrain and all models that have a
 backbone of its, although none of them calls such an op. Declared without an implementation they let those models be built; one that
 is really called raises torch's own error that it has none. Compiled ops that load always win. Checked with torchvision 0.28.0+cu130
 beside torch 2.13.0+cpu.

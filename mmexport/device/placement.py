@@ -15,7 +15,7 @@ from .unregistered_tensors import assigned
 def elsewhere(model: nn.Module) -> list[Finding]:
     """Return parameters and buffers on another device than most: moved alone, never loaded (``meta``), or created there.
 
-    Such a model cannot be run at all, so these are told before anything runs.
+    Such a model cannot be run at all, so these are reported before anything runs.
     """
     weight: Counter[torch.device] = Counter()
     for _, _, _, tensor in _registered(model):

@@ -22,7 +22,7 @@ _TYPE_NAMES = {torch.float32: 'Float', torch.float64: 'Double', torch.float16: '
 class VirtualDevices(TorchFunctionMode):
     """Tag every tensor with a virtual device, propagate the tags by PyTorch's rules, and answer device queries from them.
 
-    Answering matters: code that asks ``x.device`` and follows it is right, and would look wrong if it were told ``cpu``.
+    Queries must be answered: code that reads ``x.device`` and uses it is right, and would look wrong if it read ``cpu``.
     After a fault the result counts as on the right device, so that one cause is one finding.
     """
 

@@ -12,7 +12,7 @@ from ..errors import ConfigError, SetupError, causes
 if TYPE_CHECKING:
     from mmengine.config import Config
 
-# What brings a scope's registry, for the message of a type that nobody has.
+# The package of each registry scope, for the message about a type that is in no registry.
 PACKAGES = {'mmdet': "pip install 'mmexport[det]'", 'mmseg': "pip install 'mmexport[seg]'", 'mmpretrain': 'pip install mmpretrain',
             'mmcls': 'pip install mmpretrain', 'mmpose': 'pip install mmpose', 'mmaction': 'pip install mmaction2'}
 

@@ -1,4 +1,6 @@
-"""Define operations that patches share: one package an op, with its forms, what each format takes, and its probe.
+"""Define operations that need another implementation ("form") in some formats: one package for each op.
+
+An op is added here, with its forms, the form that each format takes, and a probe that checks it; a patch calls it.
 
 No file has an ``mmexport::`` operator: every form is made of operators that the formats have. Importing this package registers the ops.
 """

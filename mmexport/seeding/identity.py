@@ -1,4 +1,6 @@
-"""Give distinct values to queries that start from zeros (DETR, MaskFormer), whose embedding is never part of a value.
+"""Seed decoder layers so that queries which start from zeros (DETR, MaskFormer) get distinct values.
+
+Their embedding is added to queries and keys alone, never to a value.
 
 Three decoder layers carry it. The first attends, in each head, to the highest or the lowest end of one direction of the memory, as
 the query's sign code says. The second takes the mean over the queries off, so that the sign alone remains, and clips it to one size.
@@ -17,7 +19,7 @@ SHARPNESS = 4.0
 CLEAR = 0.4
 CODE_SIZE = 1.0
 IDENTITY_SIZE = 3.0
-# What a query attended to also reaches the other channels, so that queries have news of the image of their own.
+# What a query attended to also reaches the other channels, so that queries depend on the image in different ways.
 CONTENT = 0.15
 
 

@@ -21,7 +21,7 @@ def unset_is_nan() -> Iterator[None]:
 
 
 def initialise(model: nn.Module, generator: torch.Generator) -> None:
-    """Initialise `model` in place; the global random numbers decide, and `generator` about what nobody else sets."""
+    """Initialise `model` in place; from the global random state; `generator` sets what no initialiser sets."""
     _forget_pretrained(model)
     _start_over(model)
     with _without_a_line_for_each_parameter():

@@ -20,7 +20,7 @@ CLASS_PEAK = 10.0
 PAIR_VARIES_BY = 0.03
 RIDGE = 1e-3
 # Small residual branches let queries keep their identity from layer to layer, so that a readout can tell them apart. Attention
-# among queries stays large: it gives all of them the same news of the image, of which one query's flipped mask cell is a small part.
+# among queries stays large: all of them get the same image features, of which one query's flipped mask cell is a small part.
 SELF, CROSS, FEED = 0.6, 0.1, 0.2
 EARLY_LAYERS = 0.1
 ROUNDS = 4

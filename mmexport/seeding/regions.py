@@ -12,7 +12,7 @@ from .calibrate import EIGENVALUE_FLOOR, eigen
 MASK_STD = 4.0
 # Queries without a region hold up to half of the image: a mask of a few cells would turn one flipped cell into a jump.
 IDLE = 0.5
-# Share of a mask that no other mask claims; the iou_thr of 0.8 has to be met with room to spare.
+# Share of a mask that no other mask claims; the iou_thr of 0.8 has to be exceeded clearly.
 EXCLUSIVE = 0.93
 
 

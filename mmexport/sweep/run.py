@@ -50,7 +50,7 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
             except ray.exceptions.RayTaskError as exc:
                 rows = job.rows(passed=False, reason=f'{type(exc.cause).__name__}: {first_line(exc)}')
             except ray.exceptions.RayError as exc:
-                # Nothing about the job: it is told and not kept, and done by the next call.
+                # This says nothing about the job: it is reported, not stored, and the next call runs it again.
                 lost = True
                 rows = job.rows(passed=False, reason=f'its worker was lost twice: {type(exc).__name__}; run the sweep again')
             for row in rows:

@@ -55,7 +55,7 @@ def _run(command: list[str], limit_s: float, limit_gb: float) -> int | None:
         size = int(limit_gb * 1e9)
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
         if sys.platform == 'linux':
-            # A worker that is killed takes its job with it: nobody would stop that one at its limit.
+            # A worker that is killed takes its job with it: nothing else would stop the job at its limit.
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get('PYTHONPATH'))))

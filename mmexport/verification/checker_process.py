@@ -16,7 +16,7 @@ class CheckerProcess:
 
     Args:
         backend: whose runtime is imported meanwhile.
-        scratch: a folder that takes what the process says, which nobody reads while it waits.
+        scratch: a folder for the output of the process, which is not read while it waits.
         runner: the ``runner.py`` of the format, where it is not mmexport's own.
     """
 

@@ -46,7 +46,7 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
     on which the model has a few close calls is first moved off them.
 
     Args:
-        as_given: names of images that are not moved: somebody's pictures, and inputs made for this model.
+        as_given: names of images that are not moved: the user's pictures, and inputs made for this model.
         once: names of large images, on which eager runs once and without noise.
     """
     # The floors of all samples count for each: another scene of the traced size would take as long again.

@@ -1,7 +1,7 @@
 """Count comparisons inside a model that rounding may decide the other way, and move inputs off them.
 
 Masked attention asks ``sigmoid < 0.5`` of every cell of every layer. Of a small picture's 1e5 cells one may lie within rounding of the
-threshold; whether it flips is the processor's affair, and then outputs of many queries move, in a patched model or a file that
+threshold; whether it flips depends on the processor, and then outputs of many queries move, in a patched model or a file that
 is right. A noise of 1e-6 finds such a cell by luck only. Here eager itself is asked how many it has.
 """
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Record where PointRend's choice of points to refine is near its top-k cut.
+"""Record pixels that are near the top-k cut of PointRend's choice of points, and exempt them from comparison.
 
 A refined pixel has another value than an unrefined one, so a rounding that swaps two equally uncertain pixels is a jump. Only
 pixels at the edge of eager's own top k are exempt from comparison, and what is mixed from them when the map is enlarged.

@@ -1,7 +1,7 @@
 """Rewrite operators so that Inductor generates fast CPU code for them.
 
 It writes each of these as a gather and computes, for every element that it reads, where that lies. Sizes are open, so that is a division
-of integers for each, and none of it vectorizes; and what comes before the operator (a norm, a ReLU) is computed anew at every read. Here
+of integers for each, and none of it vectorizes; and what comes before the operator (a norm, a ReLU) is computed again at every read. Here
 a resize is two products with matrices of weights, as a pooling is in `mmexport.ops.adaptive_pooling`; the others are slices put together.
 """
 from __future__ import annotations

@@ -25,7 +25,7 @@ from .valid_sizes import input_nodes, is_fixed, keep_checks, ranges, refused_cor
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-# Programs of adapters that are alive: within one run, formats that start from the same program share it.
+# Programs of adapters that still exist: within one run, formats that start from the same program share it.
 _MADE: WeakKeyDictionary[Adapter, dict[Any, ExportedProgram]] = WeakKeyDictionary()
 _WARNED: WeakKeyDictionary[ExportedProgram, list[str]] = WeakKeyDictionary()
 

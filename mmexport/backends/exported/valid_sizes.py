@@ -88,7 +88,7 @@ def conditions_of(program: ExportedProgram, specs: Sequence[InputSpec] = (IMAGE,
     names = {side.node.expr: sympy.Symbol(name, integer=True) for name, sides in sides_of(program, specs).items() for side in sides
              if isinstance(side, torch.SymInt) and side.node.expr.is_Symbol}
     expressions = _CHECKS[program] if program in _CHECKS else _checks(program)
-    # One on a size that depends on data is an affair of the graph.
+    # A check on a size that depends on data is evaluated inside the graph.
     named = [expression.xreplace(names) for expression in expressions if expression.free_symbols <= names.keys()]
     conditions = sorted(str(expression) for expression in named if expression is not sympy.true)
     try:

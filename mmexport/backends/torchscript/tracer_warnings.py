@@ -30,7 +30,7 @@ def tracer_warnings() -> Iterator[list[str]]:
 
     def hear(message: Any, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
         frame = _asking(sys._getframe(1))
-        # The tracer's own are told by who asked; any other counts where it names the user's file itself.
+        # The tracer's own warnings are identified by the calling frame; any other counts where it names the user's file itself.
         if frame is not None and (issubclass(category, torch.jit.TracerWarning) or filename == frame.f_code.co_filename):
             line = f"{frame.f_code.co_filename}:{frame.f_lineno}: {str(message).split('. ')[0]}"
             if line not in messages:

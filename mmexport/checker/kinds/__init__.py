@@ -1,4 +1,4 @@
-"""Define kinds of output, one module each: how it is compared, and when its comparison could not fail.
+"""Define kinds of output, one module each: how it is compared, and when that comparison proves nothing.
 
 A module has
 

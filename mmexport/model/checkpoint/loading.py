@@ -36,7 +36,7 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
     """Copy `state` into `model`; `name` is the checkpoint's, for messages.
 
     Args:
-        rebuild: builds the model anew, to tell a buffer that it works out by itself from one that was learned.
+        rebuild: builds the model anew, to distinguish a buffer that the constructor computes from one that was learned.
 
     Raises:
         CheckpointError: weights that inference reads are missing or have another shape (a classifier of another number of classes is

@@ -1,6 +1,6 @@
 """Decompose an exported program node by node, if that gives the same as decomposing it as a whole.
 
-``ExportedProgram.run_decompositions`` traces the whole program anew, sizes and all, to replace a handful of operators, though most nodes
+``ExportedProgram.run_decompositions`` traces the whole program again, including sizes, to replace a few operators, though most nodes
 are known to the format that asks and need no more than to be copied.
 """
 from __future__ import annotations
@@ -31,7 +31,7 @@ def decomposed_by_node(program: ExportedProgram) -> ExportedProgram:
 
     An operator of the table is traced alone, on the sizes that the program has noted, and put in its place. An in-place operator becomes
     the one that is not, and what was written to is then what that one returns. Where this would not be the same (see `Writes`; branches
-    in the graph; an operator that cannot be traced alone), the whole program is traced as ever.
+    in the graph; an operator that cannot be traced alone), the whole program is traced as usual.
     """
     as_a_whole = program.run_decompositions
 
@@ -91,7 +91,7 @@ class _Rewriting:
         return self._copied(node, self.now, target)
 
     def _copied(self, node: fx.Node, now: Mapping[fx.Node, Any], target: Any = None) -> fx.Node:
-        """Copy a node, or for an open size return the first node that had it: every trace asks for sizes anew."""
+        """Copy a node, or for an open size return the first node that had it: every trace inserts size nodes again."""
         value = node.meta.get('val')
         size = value.node.expr if isinstance(value, torch.SymInt) else None
         if size in self.sizes:

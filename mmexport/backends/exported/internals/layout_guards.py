@@ -4,7 +4,7 @@ Whether a size is 1, or two sizes differ, decides in torch itself how a result i
 writes the answer of its example into the program as a check all the same, and a Swin that was exported with several windows then refuses
 a picture of one. What the model's own code decides by such a question must stay a check: there another answer is another model.
 
-A check is told by its origin, the stack of the assertion, never by its text: torch rewrites ``3 * h >= 2 * w`` into ``2 * w <= 3 * h``.
+A check is identified by its origin, the stack of the assertion, not by its text: torch rewrites ``3 * h >= 2 * w`` into ``2 * w <= 3 * h``.
 """
 from __future__ import annotations
 
