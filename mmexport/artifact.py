@@ -74,7 +74,7 @@ def check_work_dir(work_dir: Path) -> None:
     if not existing.is_dir():
         raise InputError(f'--work-dir {work_dir}: {existing} is a file, not a folder')
     try:
-        # Asked of the file system itself: permissions do not say it to root, and /proc refuses what they allow.
+        # Tried by writing: permission bits do not show it for root, and /proc refuses what they allow.
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as exc:
@@ -123,7 +123,7 @@ def publish(new: Path, place: Path) -> None:
         new.rename(place)
     elif _exchange(new, place):
         shutil.rmtree(new)
-    else:  # No exchange on this system: the old one steps aside for an instant.
+    else:  # No atomic exchange on this system: the old folder is renamed first.
         aside = place.with_name(f'{ASIDE}{place.name}')
         shutil.rmtree(aside, ignore_errors=True)
         place.rename(aside)

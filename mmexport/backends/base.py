@@ -28,7 +28,7 @@ class Backend:
     # Source code for an upstream issue: what lowers a `Part`, and the form halfway, which can be run. `{exported}` is a program of it.
     repro: ClassVar[str] = '{exported}\n'
     repro_intermediate: ClassVar[str] = '{exported}.module()'
-    # Whether it runs the model once and writes down what happened; a tracer warns of what it turns into a number.
+    # Whether the format is made by tracing one run; a tracer warns where it turns a tensor into a number.
     traces: ClassVar[bool] = False
 
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
@@ -36,7 +36,7 @@ class Backend:
 
         Args:
             example: the traced input, (N, 3, H, W).
-            manifest: what the line knows already; the backend adds what it did.
+            manifest: the facts known before lowering; the backend adds its own.
 
         Raises:
             LoweringError: the format cannot hold the model.
@@ -113,7 +113,7 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
         raise ConfigError(f"there is no backend {spec.get('type')!r}" + (f', is it meant to be {close[0]}' if close else '')
                           + f"; there are {', '.join(sorted(words))}")
     try:
-        # Not by the registry's build(), which warns where the runner's default scope is another one.
+        # The registry's build() is not used: it warns if the default scope is another one.
         backend: Backend = BACKENDS.module_dict[spec['type']](**{key: value for key, value in spec.items() if key != 'type'})
     except TypeError as exc:
         raise ConfigError(f'export.backends: {spec}: {exc}') from exc

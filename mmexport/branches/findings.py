@@ -20,8 +20,8 @@ class Branches:
         never: depend on the size, and had one answer at all sizes that were tried, the corners of the ranges among them; of these the
             terminal shows the user's own. The second comparison of a chain stands where the first does, which may have been turned.
         once: depend on values, and had one answer on all pictures; stand beside the verdict.
-        unresolved: a size within the ranges turns them, and could not be verified; the run is no pass.
-        accepted: the user answers for them (``--accept-branch``).
+        unresolved: a size within the ranges turns them, and could not be verified; the run does not pass.
+        accepted: the user takes responsibility for them (``--accept-branch``).
         avoided: a size turns them which could not be verified, and which the ranges leave out.
         escaped: places in the user's own code where a size goes into a function or a table that is not followed; what is decided from it
             is tried at the verified sizes only.

@@ -123,7 +123,7 @@ class _Search:
             self.log.sweep(shape)
             return
         if made is None:
-            # At a size that eager does not take nothing can go wrong; the next round looks for another one.
+            # A size that eager refuses needs no check; the next round looks for another one.
             self.log.refuse(shape)
             return
         self.samples.append(made[0])
@@ -144,7 +144,7 @@ def _plain(log: BranchLog, plain: Callable[[str, Shape], Tensor], add: Add, ever
     """Return samples of pictures without content that turn a branch on a value, of the smallest size that is checked.
 
     Args:
-        every: return all of them: what numpy decides, or a number that left Python, is not recorded.
+        every: return all of them: a decision of numpy, or of a plain number, is not recorded.
     """
     samples = []
     small = min(log.shapes.values(), key=lambda shape: shape[1] * shape[2])

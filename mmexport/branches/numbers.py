@@ -14,7 +14,7 @@ import torch
 
 from .tables import keys_looked_up
 
-ESCAPED = 'escaped'  # A number was asked for itself: what is decided from it is not seen.
+ESCAPED = 'escaped'  # A number was read as a plain one: decisions made with it are not recorded.
 # With the separator: torchvision is not torch.
 TORCH = str(Path(torch.__file__).parent) + os.sep
 Sink = Callable[[FrameType, str, Any, tuple[Any, ...], bool], None]

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from types import CodeType
 
-# Calls that only say something.
+# Calls that only print or log.
 _SAYS = {'warn', 'warning', 'info', 'debug', 'print', 'print_log', 'warn_once', 'warning_once', 'info_once', 'debug_once'}
 
 

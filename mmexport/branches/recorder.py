@@ -1,8 +1,8 @@
 """Run the unpatched eager model and record every Python branch that it takes on a size or on a tensor's value.
 
 A tracer decides such a branch once, silently. Sizes and scalars that the model asks for are answered by numbers that record the
-comparisons they take part in (see `mmexport.branches.numbers`); tensors computed from the picture are marked, so that a value branch is
-told from a size branch.
+comparisons they take part in (see `mmexport.branches.numbers`); tensors computed from the picture are marked, so that a value branch and
+a size branch differ.
 """
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Mode(TorchFunctionMode):
             result._asked = tuple(float(part) for part in args[:2])  # type: ignore[attr-defined]
         if func in _PIECES:
             note(asker(frame), 'pieces', len(result), (len(result), 0), False)
-            if frame.f_code.co_name == '__iter__':  # How many there are the loop may count.
+            if frame.f_code.co_name == '__iter__':  # The loop may count them.
                 note(asker(frame), ESCAPED, None, (len(result), 0), False)
         if func is _T.untyped_storage:
             note(asker(frame), ESCAPED, None, (args[0].numel(), 0), False)
@@ -74,7 +74,7 @@ class _Mode(TorchFunctionMode):
         else:
             try:
                 result = func(*args, **kwargs)
-            except Exception:  # A tensor without values has none to give: the answer is that of the real picture, or the error stands.
+            except Exception:  # A tensor without values: the answer of the real picture is used, or the error is raised.
                 remembered = self.run.answers.get(self.run.key(frame, picture, count=False))  # type: ignore[arg-type]
                 if remembered is None:
                     raise
@@ -83,7 +83,7 @@ class _Mode(TorchFunctionMode):
             note(frame, 'bool', result, getattr(args[0], '_asked', (result, 0)), picture)
             return result
         if picture and func in (_T.numpy, _T.__array__):
-            # What happens to it there is not seen.
+            # What that code does with it is not recorded.
             note(asker(frame), 'numpy', 'read', (0, 0), picture)
             return result
         if func is _T.item:

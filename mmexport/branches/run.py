@@ -1,4 +1,4 @@
-"""Hold what a model decided on one input: each condition on a size or a value, by where it stands and how it was reached."""
+"""Hold what a model decided on one input: each condition on a size or a value, by its place in the source and the calls that lead there."""
 from __future__ import annotations
 
 import os
@@ -43,7 +43,7 @@ class Site:
         return dict(place=self.place, column=self.column, code=self.code, kind=self.kind)
 
 
-Key = tuple[Site, int, int]  # Where it is, by which calls of which modules it was reached, the how manyth time.
+Key = tuple[Site, int, int]  # Where it is, by which calls of which modules it was reached, and the number of earlier evaluations.
 Answer = tuple[Any, tuple[Any, ...]]  # The answer, and the operands.
 
 

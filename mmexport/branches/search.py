@@ -143,7 +143,7 @@ def search_sizes(log: BranchLog, ranges: Ranges, multiple: int, most: int = 40) 
     high = tuple(ranges[name][1] if name in ranges else _fixed(log, axis) for axis, name in enumerate(AXES))
     start = min(log.shapes.values(), key=area)
     step = (1, multiple, multiple)
-    # Code of the user's is looked at closely; that of installed packages has been exported before.
+    # User code is searched at more sizes than code of installed packages, which was exported before.
     for candidate in candidates(low, high, start, step, closely=any(site.in_user_code for site in log.sites)):
         log.sweep(candidate)
     turning: dict[Key, Shape] = {}

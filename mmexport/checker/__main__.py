@@ -7,7 +7,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def _as_package() -> None:
-    # Python put this folder first on sys.path, where its file names would hide other modules.
+    # Python puts this folder first on sys.path, where its file names would hide other modules.
     sys.path[:] = [entry for entry in sys.path if Path(entry or '.').resolve() != HERE]
     spec = importlib.util.spec_from_file_location('checker', HERE / '__init__.py')
     assert spec and spec.loader

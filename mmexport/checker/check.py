@@ -84,7 +84,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
         result['rows'] += [replace(row, again=True).as_dict() for row in again if row.stage == EAGER and not row.passed]
     if raw is not None:
         result['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device)]
-    # A folder keeps the samples that fit into its limit of bytes; of two of one shape it may keep none.
+    # A folder keeps the samples that fit its size limit; it may lack two of one shape.
     judged = judge_samples(manifest, samples, extra)
     pair = any(same_shapes(one, other) for one, other in combinations(samples, 2))
     result.update(judged if pair or 'judged' not in extra else extra['judged'])
@@ -121,7 +121,7 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
             return [Comparison(sample.name, '(all)', EAGER, WRITES, extra['tolerance'], problem=problem)]
     except Refusal as exc:
         return [Comparison(sample.name, '(all)', EAGER, REFUSED, extra['tolerance'], problem=f'refused, and eager takes it: {exc}')]
-    except Exception as exc:  # Whatever the file raises is a finding about the file, and goes into the report as one.
+    except Exception as exc:  # Any exception of the file is a failure of the file, and is reported as one.
         problem = f'the file raised {type(exc).__name__}: {reason_of(exc)}'
         return [Comparison(sample.name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem)]
     rows = compare(manifest['outputs'], sample.expected, outputs, sample.evidence, stage=EAGER, **common)

@@ -95,7 +95,7 @@ class Comparison:
             return self.problem
         if self.precision != reduced.FULL:
             return reduced.reason(self.precision, self.continuous, self.median, self.cosine, self.beyond, self.metrics)
-        # Decisions get what noise itself does to them and no more: two points of a label map are a segment.
+        # Decisions may differ as much as noise changes them, without the factor: two points of a label map are a segment.
         allowed = self.floor if self.floor == 0 or not self.continuous else self.floor + SLACK
         if not self.continuous:
             if self.beyond is None or not self.beyond <= allowed:

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# Larger exponents are no arithmetic on sizes, and could keep the checker busy for ever.
+# Larger exponents do not occur in arithmetic on sizes, and could take unlimited time.
 MAX_EXPONENT = 16
 
 

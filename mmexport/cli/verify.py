@@ -29,5 +29,5 @@ def command(args: SimpleNamespace) -> int:
     for name, value in (('--samples', args.samples), ('--runner', args.runner), ('--out', args.out)):
         arguments += [name, value] if value else []
     arguments += ['--kind', *args.kind] if args.kind else []
-    # A process of its own: the checker must not import mmexport, or what it imported would be checked with it.
+    # In another process: the checker must run without mmexport imported.
     return subprocess.run([sys.executable, str(CHECKER), *arguments], check=False).returncode

@@ -1,8 +1,8 @@
 """Provide a substitute for ``mmcv._ext`` if mmcv has no compiled ops (mmcv-lite, or a failed build).
 
 mmdet 3.3 and mmseg 1.2 import ``mmcv.ops`` at their top, which imports the extension, although most of their models never call it.
-The stand-in lets those models be built; an op that is really called raises an error that names it. A real ``mmcv._ext`` always
-wins: the finder stands last on ``sys.meta_path``. Checked with mmcv-lite 2.1.0.
+The stand-in lets those models be built; an op that is really called raises an error that names it. A real ``mmcv._ext`` has
+precedence: the finder is last on ``sys.meta_path``. Checked with mmcv-lite 2.1.0.
 """
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``import torchvision`` then fails with ``operator torchvision::nms does not exist``, and with it mmpretrain and all models that have a
 backbone of its, although none of them calls such an op. Declared without an implementation they let those models be built; one that
-is really called raises torch's own error that it has none. Compiled ops that load always win. Checked with torchvision 0.28.0+cu130
+is really called raises torch's own error that it has none. Compiled ops that load have precedence. Checked with torchvision 0.28.0+cu130
 beside torch 2.13.0+cpu.
 """
 from __future__ import annotations
@@ -33,7 +33,7 @@ def provide_torchvision_ops() -> str | None:
     library = torch.library.Library('torchvision', 'FRAGMENT')
     for name in NAMES:
         library.define(name + BOXES)
-    # A library takes its declarations along when it goes.
+    # Declarations end with the Library object, so keep it.
     _DECLARED.append(library)
     return 'declared'
 

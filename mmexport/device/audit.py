@@ -25,9 +25,9 @@ def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.de
     `mmexport.device.rules`. A model of which a part really lies elsewhere than the rest is not run: those parts are the findings.
 
     Args:
-        run: runs the model on `inputs`; whatever it makes on the way is watched.
+        run: runs the model on `inputs`; every tensor that it creates is tracked.
         device: the device to be; ``cuda`` reads as ``cuda:0``. It need not exist. For ``cpu``, where nothing can be misplaced, the
-            question is still how the model would fare on ``cuda:0``.
+            audit is still done for ``cuda:0``.
         root: module paths in findings start from here (from `model`).
 
     Raises:

@@ -15,7 +15,7 @@ from .findings import Audit, Finding, Place
 from .tags import Tags
 from .unregistered_tensors import unregistered_tensors_of
 
-# What moving tensors and naming devices can fix; two dtypes that meet are the author's to decide.
+# Kinds that moving tensors and naming devices can fix; a conflict of dtypes must be decided by the author.
 OUTSIDE = frozenset({'attribute', 'container', 'global', 'parameter'})
 MADE_THERE = frozenset({'factory', 'literal', 'numpy'})
 FIXABLE = OUTSIDE | MADE_THERE | {'cpu call'}

@@ -54,7 +54,7 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
         if wrong is None and at is None:
             message = differs(right.outputs, values.outputs, tolerance, jumps) or FOLDED
         if wrong is None or wrong[1] == INPUT:
-            # What goes into its first wrong part is wrong already, or all of its parts are right: it is its own code.
+            # The inputs of its first wrong part are wrong already, or all parts are right: its own code is at fault.
             message = message or (wrong[2] if wrong else '')
             break
         at, _, message = wrong
@@ -133,7 +133,7 @@ class Watch:
                 run = self.backend.load(artifact, image.device)
                 with torch.no_grad():
                     return tapped.split([output.to(image.device) for output in run(*tapped.inputs_of(image.clone()))])
-            except Exception as exc:  # Runtimes raise classes of their own; what they say is the finding.
+            except Exception as exc:  # Runtimes raise exceptions of their own classes; the message is the finding.
                 return f'the runtime does not take {tuple(image.shape)}: {first_line(exc)}'
 
 

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ..adapters import Adapter
 from .calls import Recorded, list_calls, record, tensors_of
 
-# What says the same to a module at every size of the picture, if it says the same at two.
+# Types of arguments that are taken as constant over sizes if they are equal at two sizes.
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
 
 

@@ -61,7 +61,7 @@ torch.testing.assert_close(form(*others), Part().eval()(*others), rtol=1e-3, ato
 LIMIT_S = 300
 # Two messages of one error, without their numbers, are at least this much alike (difflib's ratio).
 ALIKE = 0.8
-# A shorter line says too little to tell one error from another.
+# A shorter line does not identify an error.
 SHORTEST = 8
 
 

@@ -107,7 +107,7 @@ class DiagnosisSession:
         except KeyboardInterrupt:
             self.on = False
             self.diagnoses.append(Diagnosis(backend, 'diagnosis', '', 'the diagnosis', None, None, None, None, 'interrupted', None, None))
-        except Exception as exc:  # It must not cost the user the report of what it was to explain; that it failed is said in there.
+        except Exception as exc:  # An error of the diagnosis must not lose the report of the failure; the report mentions it.
             self.diagnoses.append(Diagnosis(backend, 'diagnosis', '', 'the diagnosis', None, None, None, None,
                                         f'it failed itself, please report it: {type(exc).__name__}: {first_line(exc)}', None, None))
 

@@ -40,7 +40,7 @@ def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Te
             failed[backend.name] = exc
         except MMExportError:
             raise
-        except Exception as exc:  # Of a converter or its checker, in whatever class of its own.
+        except Exception as exc:  # A converter or its checker may raise any exception.
             failed[backend.name] = LoweringError(f'{backend.name} failed: {type(exc).__name__}: {last_line(exc)}')
             failed[backend.name].__cause__ = exc
     for backend in backends:

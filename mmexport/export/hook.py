@@ -46,7 +46,7 @@ class ExportHook(Hook):
             chosen_pictures = (cfg.get('export') or {}).get('inputs', {}).get('image')
             pictures = [] if chosen_pictures else validation_pictures(runner)
             reports = Exporter(cfg, str(checkpoint), out_dir, self.device, more_pictures=pictures).run()
-        except Exception as exc:  # Hours of training must not end in an error of the export; it is logged in full words.
+        except Exception as exc:  # An error of the export must not end hours of training; it is logged.
             if self.strict:
                 raise
             runner.logger.error(f'mmexport: {type(exc).__name__}: {exc}')
@@ -66,7 +66,7 @@ def validation_pictures(runner: Any) -> list[str]:
         dataset = None if loader is None else Runner.build_dataloader(loader).dataset if isinstance(loader, dict) else loader.dataset
         infos = [dataset.get_data_info(index) for index in range(min(PICTURES, len(dataset)))] if dataset is not None else []
         return [str(info['img_path']) for info in infos if Path(str(info.get('img_path', ''))).is_file()]
-    except Exception as exc:  # A dataset of the user's may raise anything, and pictures are a courtesy: the export goes on without.
+    except Exception as exc:  # A user's dataset may raise anything; the pictures are optional, so the export continues without them.
         runner.logger.warning(f'mmexport: no validation picture is taken: {type(exc).__name__}: {exc}')
         return []
 

@@ -46,11 +46,11 @@ def steps(results: PartResults, cfg: Config, checkpoint: str | None, work_dir: s
     """Export part after part into one `work_dir`, each with the formats that the part before passed in.
 
     A part goes into ``parts/``, its manifest says ``part``, and one that passes replaces the smaller one there; one that fails replaces
-    nothing. So what lies there at the end is the largest that was right. The last one is the model: it goes where a model goes, and what
-    lay there from an earlier run is touched by nothing else.
+    nothing. The largest part that was right is there at the end. The last one is the whole
+    model, which is published as usual; nothing else replaces a whole model of an earlier run.
 
     Args:
-        results: gets what came of it.
+        results: gets the result of each part.
         common: for `Exporter`.
     """
     common = dict(common)

@@ -40,7 +40,7 @@ def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Rep
         if root == report.work_dir:
             _forget_failure(report.work_dir / FAILED, artifact.backend)
     if not made:
-        # Nothing to lie beside; what was there before stays, and why there is nothing new must be found somewhere.
+        # No artifact was made: earlier ones stay, and the reasons are written to a report under ``failed/``.
         (report.work_dir / FAILED).mkdir(parents=True, exist_ok=True)
         write_json(report.work_dir / FAILED / REPORT, report.as_dict())
     for artifact, root in reversed(list(zip(made, roots, strict=True))):

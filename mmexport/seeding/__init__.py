@@ -118,6 +118,6 @@ def _scenes(adapter: Adapter, seed: int, size: Sequence[int]) -> Tensor:
 def _takes(adapter: Adapter, size: Sequence[int]) -> bool:
     try:
         adapter.raw(picture((1, adapter.channels, *size), 0, adapter))
-    except (RuntimeError, AssertionError, ValueError):  # In whatever words of its own; at the size that it is for, it is heard.
+    except (RuntimeError, AssertionError, ValueError):  # Any exception: at the size that the model is for, the error is raised again.
         return False
     return True

@@ -17,7 +17,7 @@ def few_collections() -> Iterator[None]:
     where a cycle that waits may hold large tensors.
     """
     before = gc.get_threshold()
-    # 0 is a user's own wish to have none.
+    # 0 means that the user disabled collections.
     if 0 < before[0] < MANY:
         gc.set_threshold(MANY, *before[1:])
     try:

@@ -128,7 +128,7 @@ class BranchSearch:
 
     def _inputs(self, log: BranchLog, samples: Sequence[Sample], add: Callable[[str, Tensor], tuple[Sample, Run] | None]) -> BranchInputs:
         adapter = self.adapter
-        # The user's own sizes and pictures are what he wants to use.
+        # The user's own sizes and pictures must stay within the ranges.
         own_sizes, batch = (self.section['verify'][option] for option in ('shapes', 'batch'))
         keep = [name for name, shape in log.shapes.items() if own_sizes is not None or name in (TRACED, SAME, WINDOWS)
                 or (name in self.photographs and name != PHOTOGRAPH) or (batch is not None and shape[0] == int(batch))]

@@ -31,7 +31,7 @@ class CheckerProcess:
 
     def run(self, arguments: Sequence[str]) -> tuple[int, str]:
         """Pass `arguments` to the checker, once for each process; return its exit code and stderr."""
-        # One that died while it waited hears nothing: then its code and its words are the answer.
+        # The process may have ended while it waited: then its exit code and its stderr are the result.
         self._child.communicate(json.dumps(list(arguments)) + '\n')
         return self._child.returncode, self._said.read_text(errors='replace')
 

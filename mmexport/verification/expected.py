@@ -42,7 +42,7 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
 
     The share of units that the noise alone moves beyond the tolerance is the model's own floor: masked attention compares a sigmoid
     with 0.5, PointRend takes the top k, and both turn rounding into jumps that no export can avoid. Where the first noise moves nothing
-    in any image, the others are left out: the model has no such jumps, or few, of which `second_look` takes care. A synthetic image
+    in any image, the others are left out: the model has no such jumps, or few, which `second_look` handles. A synthetic image
     on which the model has a few close calls is first moved off them.
 
     Args:

@@ -1,7 +1,7 @@
 """Compare the model's own ``test_step`` with the adapter's outputs, on every sample.
 
-Everything else in a verification compares an adapter with itself; here OpenMMLab's own post-processing has the word. It does not depend on
-a format, so it runs once: a file that agrees with the adapter, and an adapter that agrees with ``test_step``, leave no room for a third.
+Everything else in a verification compares an adapter with itself; here OpenMMLab's own post-processing is the reference. It does not
+depend on a format, so it runs once: where a file agrees with the adapter, and the adapter with ``test_step``, the file agrees with it too.
 """
 from __future__ import annotations
 

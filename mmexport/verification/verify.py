@@ -70,7 +70,7 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
            started: CheckerProcess | None = None, raw: Path | None = None, first: Verification | None = None) -> Verification:
     """Check `artifact` on all `samples` in a new Python process with torch and numpy alone.
 
-    A file that cannot be loaded, or that takes the process with it, is one that is not shown to be right.
+    A file that cannot be loaded, or that crashes the process, does not pass.
 
     Args:
         raw: a folder with the graph that the file was cut from, for the network's own outputs.
@@ -91,7 +91,7 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
         code, stderr = process.run(arguments)
     everything.unlink()
     if not answer.is_file():
-        # Below zero is a signal: a crash, or the system that wants its memory back.
+        # A negative code is a signal: a crash, or the system's out-of-memory killer.
         problem = (f"the process that checks {artifact.file.name} {'died' if code < 0 else 'ended'} with code {code}: "
                    f'{(stderr.strip() or "(no message)").splitlines()[-1][:300]}')
         row = Comparison('(all)', '(all)', EAGER, 'count', tolerance, problem=problem)

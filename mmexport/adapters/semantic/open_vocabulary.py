@@ -14,8 +14,8 @@ from .semantic_masks import SemanticMasks
 class OpenVocabulary(SemanticMasks):
     """Wrap SAN, with outputs as `SemanticMasks`; each class is an embedding of the text encoder.
 
-    The vocabulary is the model's own and does not hang on the picture: its directions are computed once, by the text encoder, and are a
-    constant of the file. Another vocabulary is another file.
+    The vocabulary belongs to the model and does not depend on the picture: the text encoder computes it once, and the file holds the result
+    as a constant. Another vocabulary needs another export.
     """
 
     task = 'semantic (open vocabulary)'

@@ -32,7 +32,7 @@ def in_fast_forms(program: ExportedProgram) -> ExportedProgram:
         with questions_of_the_model() as recorded_guards:
             rewritten = decomposed_by_node(program).run_decompositions(FORMS)
         drop_layout_guards(rewritten, recorded_guards)
-    except Exception as exc:  # Of code on torch's internals: the program as it is compiles to slower code.
+    except Exception as exc:  # Code that depends on torch's internals failed: the unchanged program compiles to slower code.
         skip('the fast forms of operators for Inductor', f'{type(exc).__name__}: {exc}')
         return program
     return rewritten

@@ -57,7 +57,7 @@ def sums_multiplied_out() -> Iterator[None]:
     """Let Inductor simplify the index of a memory access by `multiplied_out` and not by ``sympy.simplify``.
 
     It asks by which stride an index grows with a loop's variable, to choose the loop that it vectorizes. In Swin's windows an index is a
-    sum of remainders of rolled and padded positions, on which sympy tries all that it knows: the whole model did not compile in 2400 s.
+    sum of remainders of rolled and padded positions, on which sympy's simplify tries every rule: the whole model did not compile in 2400 s.
     Checked on torch 2.13.0 (``_inductor/sizevars.py``, ``stride_at`` and ``simplify_index_in_vec_range``).
     """
     from torch._inductor import sizevars

@@ -19,5 +19,5 @@ def load(file: Path, device: torch.device) -> Callable[..., Any]:
     made_for = package.get_metadata().get('AOTI_DEVICE_KEY', device.type)  # type: ignore[attr-defined]
     if made_for != device.type:
         raise ValueError(f'this package was compiled for {made_for} and runs only there; compile it on a machine with {device.type}')
-    # A package reads memory as its example lay there, and asks nothing.
+    # A package assumes the memory layout of its example and does not check it.
     return lambda *inputs: package(*(tensor.contiguous() for tensor in inputs))

@@ -38,7 +38,7 @@ def right_form(backend: ProgramBackend, device: torch.device, op: Op) -> tuple[s
         tried: dict[str, bool | str] = {**known[key]}
     else:
         tried = _tried(backend, device, op)
-        # What went wrong on the way (a full disk, a converter's defect) says nothing of the runtime, and is asked again.
+        # An error on the way (a full disk, a converter's defect) is not a result of the runtime; it is not cached.
         if all(isinstance(right, bool) for right in tried.values()):
             draft = place.with_suffix(f'.{os.getpid()}')
             draft.write_text(json.dumps({**known, key: tried}))
@@ -58,7 +58,7 @@ def _tried(backend: ProgramBackend, device: torch.device, op: Op) -> dict[str, b
     for form in op.probed:
         try:
             tried[form] = _right(backend, form, device, op)
-        except Exception as exc:  # A runtime refuses in whatever class of its own.
+        except Exception as exc:  # Runtimes raise exceptions of their own classes.
             tried[form] = f'{type(exc).__name__}: {last_line(exc)}'
         if tried[form] is True:
             break

@@ -70,7 +70,7 @@ def _holding_for(checked: Mapping[str, Sequence[int]], program: ExportedProgram,
         if refused_corner(program, other, dynamic, checked, specs):
             again = _export(adapter, other, dynamic, forms)
             return program if refused_corner(again, other, dynamic, checked, specs) else again
-    except LoweringError:  # The first program may do all the same: its checks say for which sizes.
+    except LoweringError:  # The first program may be enough: its checks say for which sizes.
         pass
     return program
 

@@ -18,7 +18,7 @@ from .internals.layout_guards import sizes_of
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-# What a program is asked to hold for; the manifest says it. The sides' lower end is what the deepest stride of the listed models needs.
+# The sizes that a program is exported for, as in the manifest. The smallest side follows from the deepest stride of the listed models.
 RANGES = {'batch': (1, 64), 'height': (64, 4096), 'width': (64, 4096)}
 
 # The checks on sizes of programs as they were made: a converter that decomposes a program adds checks of its own to the same record.

@@ -20,7 +20,7 @@ def converted(program: ExportedProgram, opset: int, names: Sequence[str], inputs
     try:
         with rules_where_they_may_match(), known_values():
             return _converted(decomposed_by_node(program), opset, names, inputs)
-    except Exception as exc:  # Of a fast path or of the exporter itself: what the exporter does alone tells.
+    except Exception as exc:  # A fast path or the exporter itself failed: the exporter alone is tried.
         made = _converted(program, opset, names, inputs)
         skip('the fast conversion to ONNX', f'{type(exc).__name__}: {exc}')
         return made

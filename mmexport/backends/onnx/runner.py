@@ -29,7 +29,7 @@ def open_onnxruntime() -> Any:
 
     Otherwise its first session writes a device id and a database under ``~/.cache/Microsoft``.
     """
-    # Two names: releases differ in which one they read (microsoft/onnxruntime, pull requests 27379 and 29843).
+    # Two environment variables: releases differ in which one they read (microsoft/onnxruntime, pull requests 27379 and 29843).
     for name in ('ORT_DISABLE_TELEMETRY', 'ORT_TELEMETRY_DISABLED'):
         os.environ.setdefault(name, '1')
     import onnxruntime as module
@@ -52,7 +52,7 @@ class Session:
         options.intra_op_num_threads = torch.get_num_threads()
         options.add_session_config_entry('session.record_ep_graph_assignment_info', '1')
         if in_half(file):
-            # Its last step, a layout of convolutions, ends the process on a Transpose before a MatMul in float16
+            # Its last step, a layout of convolutions, crashes the process on a Transpose before a MatMul in float16
             # (microsoft/onnxruntime#28392; 1.31.1 has it too).
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         providers: list[Any] = [CPU]

@@ -20,7 +20,7 @@ from .runner import PLACE, open_openvino
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-# The compiler's word, and what the checker calls it.
+# The compiler's name of a precision, and the checker's.
 HINTS = {'fp32': ('f32', 'float32'), 'bf16': ('bf16', 'bfloat16')}
 
 

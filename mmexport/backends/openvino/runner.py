@@ -44,7 +44,7 @@ def load(file: Path, device: torch.device) -> Callable[..., Any]:
         raise ValueError(f'OpenVINO runs on the CPU here, not on {device}')
     core = open_openvino().Core()
     model = core.read_model(str(file))
-    # The default may pick bfloat16 on processors that have it: an error of 1e-2 that no table would explain.
+    # The default may pick bfloat16 on processors that have it, which is an error of 1e-2.
     hint = model.get_rt_info([*PLACE]).astype(str) if model.has_rt_info([*PLACE]) else 'f32'
     compiled = core.compile_model(model, 'CPU', {'INFERENCE_PRECISION_HINT': hint, 'INFERENCE_NUM_THREADS': torch.get_num_threads()})
     return Compiled(compiled)

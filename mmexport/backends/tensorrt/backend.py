@@ -1,6 +1,6 @@
 """Lower to Torch-TensorRT: the exported program with TensorRT engines, for the NVIDIA GPU that it is compiled on.
 
-Written to the library's documentation, and checked for what can be checked without a GPU: see docs/formats.md for what was run.
+Written from the library's documentation, and tested as far as that is possible without a GPU; docs/formats.md lists what was run.
 Source: https://docs.pytorch.org/TensorRT/py_api/dynamo.html
 """
 from __future__ import annotations

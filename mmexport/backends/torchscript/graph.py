@@ -34,7 +34,7 @@ def device_literals(graph: Any) -> list[str]:
 def follow_input_device(graph: Any, image: Any) -> int:
     """Replace every device literal by the device of `image`; return how many there were.
 
-    A tracer records ``device=x.device`` as the constant it was on the day of the export. ``prim::device(image)`` asks again on
+    A tracer records ``device=x.device`` as the constant it was during the export. ``prim::device(image)`` is evaluated on
     every call, so one file serves ``cpu``, ``cuda:0`` and ``cuda:1``; it survives saving and loading.
     """
     literals = list(_literals(graph))
@@ -77,7 +77,7 @@ def source_lines(node: Any) -> list[tuple[str, int]]:
 
 
 def dtype_literals(graph: Any) -> list[dict[str, Any]]:
-    """List operators that name a floating dtype, with count and line: there a call in half precision stops or widens.
+    """List operators that name a floating dtype, with count and line: there a call in half precision fails or becomes float32.
 
     The weights of a frozen file are constants too: ``half()`` converts none of them, wherever the literals are.
     """

@@ -29,7 +29,7 @@ def refusal(file: Path) -> str | None:
     if len({name.lower() for name in names}) < len(names):
         return f'{file.name} has two entries of one name, of which readers take different ones'
     for name in names:
-        # What ends so holds lines of the Python source, for messages, and is not run.
+        # Files with this suffix hold Python source for error messages and are not run.
         code = name.lower().startswith('code/') and not name.lower().endswith('.debug_pkl')
         word = _reaches_out(bytes(archive.get_record(name))) if code else None
         if word:

@@ -40,7 +40,7 @@ def decomposed_by_node(program: ExportedProgram) -> ExportedProgram:
             return _Rewriting(program, decomp_table).done()
         except AsAWholeError:
             return as_a_whole(decomp_table)  # type: ignore[arg-type]
-        except Exception as exc:  # Of code on torch's internals: as a whole it is right too.
+        except Exception as exc:  # Code that depends on torch's internals failed: decomposing the whole program is right too.
             done = as_a_whole(decomp_table)  # type: ignore[arg-type]
             skip('decomposing node by node', f'{type(exc).__name__}: {exc}')
             return done
@@ -136,7 +136,7 @@ class _Rewriting:
         if key not in self.traces:
             try:
                 self.traces[key] = make_fx(call, decomposition_table=self.table)(*(each.meta['val'] for each in inputs)).graph
-            except Exception as exc:  # A decomposition may raise anything; what the whole trace then says is what the user reads.
+            except Exception as exc:  # A decomposition may raise anything; the whole trace then reports the error to the user.
                 raise AsAWholeError from exc
         traced = self.traces[key]
         inner: dict[fx.Node, Any] = dict(zip(traced.find_nodes(op='placeholder'), (self.now[each] for each in inputs), strict=True))

@@ -1,4 +1,4 @@
-"""Remove checks in an exported program that limit its sizes for no reason of the model's.
+"""Remove checks in an exported program that limit its sizes although the model does not need it.
 
 Whether a size is 1, or two sizes differ, decides in torch itself how a result is laid out in memory, never what it is; torch.export
 writes the answer of its example into the program as a check all the same, and a Swin that was exported with several windows then refuses
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _TORCH = str(Path(torch.__file__).parent) + os.sep
-# What stands between a question about a symbolic size and who asks it.
+# Files between a comparison of a symbolic size and the code that makes it.
 _MACHINERY = tuple(f'{_TORCH}{name}' for name in ('fx/', '_guards', 'utils/', '_logging', '_dispatch'))
 _ASKING = f'{_TORCH}__init__.py'
 # Where torch decides about strides, broadcasting and memory formats.
