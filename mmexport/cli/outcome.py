@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..compat.torch_versions import in_words, version_conflict
 from ..errors import MMExportError, last_line
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def _in_words(exc: Exception) -> tuple[str, int]:
     if isinstance(exc, OSError):
         return f'{type(exc).__name__}: {exc}', 2
     if isinstance(exc, ImportError):
+        if reason := version_conflict(exc):
+            return f'SetupError: {in_words(reason)}', 3
         return f'SetupError: {exc}; what mmexport needs is in setup.py: pip install -e .', 3
     return f'unexpected {type(exc).__name__}: {last_line(exc)} (--debug shows where)', 1
 

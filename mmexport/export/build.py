@@ -9,6 +9,7 @@ from torch import Tensor
 from ..adapters import Adapter
 from ..artifact import Artifact
 from ..backends import Backend
+from ..compat.torch_versions import raise_version_conflict
 from ..diagnosis import DiagnosisSession
 from ..errors import LoweringError, MMExportError, last_line
 from ..inputs.shapes import ranges_of
@@ -30,17 +31,23 @@ def guard_tried_sizes(adapter: Adapter, shape: Sequence[int], dynamic: Sequence[
 
 def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Tensor], Artifact], adapter: Adapter, example: Tensor,
               session: DiagnosisSession) -> tuple[list[Artifact], dict[str, LoweringError]]:
-    """Return the artifacts, and by format the error of those that failed, which does not stop the others."""
+    """Return the artifacts, and by format the error of those that failed, which does not stop the others.
+
+    Raises:
+        SetupError: the installed packages do not go together.
+    """
     artifacts: list[Artifact] = []
     failed: dict[str, LoweringError] = {}
     for backend in backends:
         try:
             artifacts.append(lower(backend, adapter, example))
         except LoweringError as exc:
+            raise_version_conflict(exc)
             failed[backend.name] = exc
         except MMExportError:
             raise
         except Exception as exc:  # A converter or its checker may raise any exception.
+            raise_version_conflict(exc)
             failed[backend.name] = LoweringError(f'{backend.name} failed: {type(exc).__name__}: {last_line(exc)}')
             failed[backend.name].__cause__ = exc
     for backend in backends:

@@ -1,10 +1,11 @@
-"""Lower to OpenVINO: IR files for Intel and AMD processors, from the exported program."""
+"""Lower to OpenVINO: IR files for Intel and AMD processors, from the exported program, or from ONNX where there is none."""
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,19 +14,21 @@ from torch import fx
 from ...adapters.specs import IMAGE, InputSpec
 from ...errors import ConfigError
 from ...registry import BACKENDS
-from ..exported.from_program import ProgramBackend
 from ..exported.internals.decomposing import decomposed_by
+from ..onnx.from_trace import TraceBackend, largest_opset
 from .runner import PLACE, open_openvino
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 # The compiler's name of a precision, and the checker's.
+# Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
+LIMIT = 1_900_000_000
 HINTS = {'fp32': ('f32', 'float32'), 'bf16': ('bf16', 'bfloat16')}
 
 
 @BACKENDS.register_module()
-class OpenVINO(ProgramBackend):
+class OpenVINO(TraceBackend):
     """Lower with ``openvino.convert_model``; weights stay float32 in the file.
 
     It is compiled with ``INFERENCE_PRECISION_HINT=f32`` when it is checked: the default may pick bfloat16, an error of 1e-2.
@@ -33,23 +36,35 @@ class OpenVINO(ProgramBackend):
     Args:
         precision: ``bf16`` compiles with that hint instead, and is judged by the rules of bfloat16. The file is the same, but for a note
             of it (``rt_info``); a processor without bfloat16 may compute in float32.
+        dynamo: from the program of ``torch.export``, or for False from the ONNX graph of a trace. None takes the program where the
+            installed torch leaves sizes open in it.
     """
 
     name = 'openvino'
     file = 'model.xml'
-    cuts = True
     packages = ('openvino',)
     repro = 'import openvino\n\nopenvino.convert_model({exported})\n'
 
-    def __init__(self, precision: str = 'fp32') -> None:
+    def __init__(self, precision: str = 'fp32', dynamo: bool | None = None) -> None:
         if precision not in HINTS:
             raise ConfigError(f"OpenVINO: precision is {' or '.join(HINTS)}, not {precision!r}")
-        self.precision = precision
+        self.dynamo, self.precision = self.choose(dynamo), precision
 
     def unavailable(self) -> str | None:
-        if find_spec('openvino') is None:
-            return 'openvino not installed: pip install "mmexport[openvino]" or pip install openvino'
+        missing = [name for name in ('openvino', *([] if self.dynamo else ['onnx'])) if find_spec(name) is None]
+        if missing:
+            return f'{", ".join(missing)} not installed: pip install "mmexport[openvino]" or pip install {" ".join(missing)}'
         return super().unavailable()
+
+    def traced_opset(self) -> int:
+        return min(18, largest_opset() or 18)
+
+    def from_proto(self, proto: Any, names: Sequence[str]) -> Any:
+        import onnx
+        with TemporaryDirectory() as folder:
+            onnx.save(proto, Path(folder) / 'model.onnx', save_as_external_data=proto.ByteSize() > LIMIT)
+            model = open_openvino().convert_model(Path(folder) / 'model.onnx')
+        return model
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
         model = open_openvino().convert_model(_as_it_reads(program))

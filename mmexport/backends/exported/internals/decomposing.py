@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, fx
 from torch._ops import HigherOrderOperator, OpOverload
-from torch.export.graph_signature import OutputKind
 
 from ....utils.skipped import skip
 from .inplace import AsAWholeError, Writes, functional, is_write
@@ -58,7 +57,7 @@ def decomposed_by(program: ExportedProgram, run_decompositions: Callable[..., Ex
 class _Rewriting:
 
     def __init__(self, program: ExportedProgram, table: Table | None) -> None:
-        if table is None or any(spec.kind is not OutputKind.USER_OUTPUT for spec in program.graph_signature.output_specs):
+        if table is None or any(spec.kind.name != 'USER_OUTPUT' for spec in program.graph_signature.output_specs):
             raise AsAWholeError
         self.program, self.table, self.composites = program, dict(table), _kept_composites()
         self.writes, self.graph = Writes(program.graph.nodes), fx.Graph()

@@ -1,0 +1,119 @@
+"""Lower through ``torch.jit.trace`` and ``torch.onnx.export(dynamo=False)``, where the installed torch has no program with open sizes."""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...adapters import Adapter
+from ...artifact import Artifact
+from ...errors import LoweringError, last_line
+from ...ops.op import with_forms
+from ..base import Run, name_of
+from ..examples import input_specs_of, inputs_for
+from ..exported.from_program import ProgramBackend
+from ..exported.program import silenced, unavailable
+from ..raw_outputs import raw_folder, raw_manifest, with_raw
+from .open_trace import sizes_left_open
+
+
+class TraceBackend(ProgramBackend):
+    """Convert an exported program, or the ONNX graph of a trace.
+
+    Attributes:
+        dynamo: True for the program, False for the trace.
+    """
+
+    dynamo: bool
+    cuts = True
+
+    def choose(self, dynamo: bool | None) -> bool:
+        """Return `dynamo`, or for None whether the installed torch makes programs with open sizes."""
+        return unavailable() is None if dynamo is None else dynamo
+
+    def traced_opset(self) -> int:
+        """Return the opset of the traced graph."""
+        raise NotImplementedError
+
+    def from_proto(self, proto: Any, names: Sequence[str]) -> Any:
+        """Convert the traced ONNX graph to what `write` takes."""
+        raise NotImplementedError
+
+    def unavailable(self) -> str | None:
+        return super().unavailable() if self.dynamo else None
+
+    def _lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
+        if self.dynamo:
+            return super()._lower(adapter, example, folder, manifest, **facts)
+        dynamic = manifest['inputs'][0]['dynamic']
+        names, specs = [spec.name for spec in adapter.specs], input_specs_of(adapter)
+        with with_raw(adapter) as raw:
+            both = [*names, *(str(spec['name']) for spec in raw)]
+            axes = {spec.name: {index: name for name, index in spec.open_axes(dynamic).items()} for spec in specs}
+            proto = traced_graph(adapter, inputs_for(adapter, example), both, axes, self.traced_opset(), self.forms)
+        made = self.from_proto(proto, both)
+        reason = unavailable() or 'asked for by dynamo=False'
+        signed = self.signed(manifest, dict(torch=torch.__version__, exporter='torch.onnx.export, TorchScript-based', why_traced=reason,
+                                            **facts))
+        for place in (folder, *([raw_folder(folder)] if raw else [])):
+            place.mkdir(parents=True, exist_ok=True)
+        if raw:
+            self._written(self.copied(made), raw_folder(folder), both, raw_manifest(signed, raw), adapter)
+        return self._written(self.cut(made, len(names)), folder, names, signed, adapter)
+
+    def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
+        if self.dynamo:
+            return super().attempt(part, inputs, moving)
+        with torch.no_grad():
+            answers = [f'answer_{number}' for number in range(len(part(*inputs)))]
+        axes: dict[str, dict[int, str]] = {f'input_{number}': {} for number in range(len(inputs))}
+        self.from_proto(traced_graph(part, inputs, answers, axes, self.traced_opset(), self.forms), answers)
+        return self._traced(part, inputs)  # type: ignore[no-any-return]
+
+    def intermediate(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
+        if self.dynamo:
+            return super().intermediate(adapter, example, dynamic)
+        return 'traced', self._traced(adapter, inputs_for(adapter, example))
+
+    def _traced(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
+        with torch.no_grad(), silenced(), with_forms(**self.forms):
+            return torch.jit.trace(module, inputs, check_trace=False)
+
+
+def traced_graph(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], axes: dict[str, dict[int, str]], opset: int,
+                 forms: dict[str, str]) -> Any:
+    """Return the ONNX model (a ``ModelProto``) that the TorchScript-based exporter writes.
+
+    Args:
+        names: of the outputs.
+        axes: the open axes of each input by its name.
+
+    Raises:
+        LoweringError: it cannot; the cause is chained.
+    """
+    import onnx
+    # torch 2.4 and older have no other exporter, and no such option.
+    old: dict[str, Any] = dict(dynamo=False) if 'dynamo' in inspect.signature(torch.onnx.export).parameters else {}
+    with TemporaryDirectory() as folder, torch.no_grad(), silenced(), with_forms(**forms), sizes_left_open():
+        draft = Path(folder) / 'model.onnx'
+        try:
+            torch.onnx.export(module, inputs, str(draft), opset_version=opset, input_names=list(axes), output_names=names,
+                              dynamic_axes=axes, **old)
+        except Exception as exc:
+            raise LoweringError(f'torch.onnx.export of {name_of(module)} with torch {torch.__version__} failed: {type(exc).__name__}: '
+                                f'{last_line(exc)}') from exc
+        return onnx.load(draft)
+
+
+def largest_opset() -> int | None:
+    """Return the largest opset that the TorchScript-based exporter of the installed torch writes; None if it does not say."""
+    from torch.onnx import _constants
+    for name in ('ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET', 'ONNX_MAX_OPSET'):
+        if hasattr(_constants, name):
+            return int(getattr(_constants, name))
+    return None

@@ -1,0 +1,61 @@
+"""Tell an error of the environment (versions that do not go together) from an error of the model."""
+from __future__ import annotations
+
+import traceback
+from importlib import metadata
+from pathlib import Path
+
+from ..errors import SetupError, causes, last_line
+
+# Of a call whose signature changed between versions; a module's own ``forward`` is called with what the model passes.
+_SIGNATURE = ('unexpected keyword argument', 'missing 1 required', 'positional arguments but')
+# Packages whose calls into one another depend on their versions.
+_TOOLS = ('torch/onnx/', 'torch/export/', 'torch/_export/', 'torch/_inductor/', 'onnxscript/', 'onnx_ir/', 'openvino/', 'torch_tensorrt/')
+_NAMED = ('torch', 'numpy', 'onnx', 'onnxscript', 'onnxruntime', 'openvino')
+_HERE = str(Path(__file__).parents[1])
+
+
+def version_conflict(exc: BaseException) -> str | None:
+    """Return the reason where `exc` or one of its causes comes from packages that do not go together; None for other errors.
+
+    It is one if a call of mmexport's or of an exporter has a signature that the callee does not take, or a module or name that torch or
+    an exporter does not have is imported.
+    """
+    for cause in causes(exc):
+        frames = traceback.extract_tb(cause.__traceback__)
+        if not frames:
+            continue
+        file, message = frames[-1].filename.replace('\\', '/'), str(cause)
+        by_tool = file.startswith(_HERE) or any(f'/site-packages/{tool}' in file for tool in _TOOLS)
+        if isinstance(cause, TypeError) and by_tool and any(part in message for part in _SIGNATURE) and 'forward()' not in message:
+            return last_line(cause)
+        if isinstance(cause, ImportError) and by_tool and (cause.name or '').partition('.')[0] in _NAMED:
+            return last_line(cause)
+    return None
+
+
+def raise_version_conflict(exc: BaseException) -> None:
+    """Raise SetupError for an error that `version_conflict` knows; return for others.
+
+    Raises:
+        SetupError: with the versions of the packages concerned.
+    """
+    if reason := version_conflict(exc):
+        raise SetupError(in_words(reason)) from exc
+
+
+def in_words(reason: str) -> str:
+    """Return a message with the reason and the versions of the packages concerned."""
+    return (f'{reason}: the installed packages do not go together: {versions_in_words()}. Combinations that were tried are listed in '
+            'docs/status.md')
+
+
+def versions_in_words() -> str:
+    """Return ``torch 2.13.0, numpy 2.4.1, ...`` of the installed packages that an export depends on."""
+    found = []
+    for name in _NAMED:
+        try:
+            found.append(f'{name} {metadata.version(name)}')
+        except metadata.PackageNotFoundError:
+            continue
+    return ', '.join(found)

@@ -1,0 +1,69 @@
+"""Errors of packages that do not go together, against errors of the model."""
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from mmexport.backends.onnx.backend import ONNX
+from mmexport.compat import torch_versions
+from mmexport.compat.torch_versions import raise_version_conflict, version_conflict
+from mmexport.errors import LoweringError, SetupError
+
+
+def _raised(call: object, *args: object, **kwargs: object) -> BaseException:
+    with pytest.raises(Exception) as caught:
+        call(*args, **kwargs)  # type: ignore[operator]
+    return caught.value
+
+
+def test_unknown_keyword_of_the_exporter_is_a_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on torch 2.8, whose ``torch.export.export`` lacks the option that torch 2.13 has."""
+    monkeypatch.setattr(torch.onnx, 'export', lambda model, args, f: None)
+    exc = _raised(ONNX(dynamo=False).attempt, nn.Identity(), (torch.zeros(1, 3),), ((),))
+    assert isinstance(exc, LoweringError)
+    assert 'unexpected keyword argument' in str(version_conflict(exc))
+    with pytest.raises(SetupError, match=f'torch {torch.__version__.partition("+")[0]}.*docs/status.md'):
+        raise_version_conflict(exc)
+
+
+def test_unknown_keyword_of_the_model_is_none() -> None:
+    class Wrong(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.ReLU()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x, scale=2)  # type: ignore[no-any-return]
+
+    assert version_conflict(_raised(Wrong(), torch.zeros(1))) is None
+    assert version_conflict(_raised(torch.jit.trace, Wrong(), torch.zeros(1))) is None
+
+
+def test_missing_module_of_torch_is_a_conflict() -> None:
+    code = compile('import torch.no_such_module', torch_versions.__file__, 'exec')
+    assert 'no_such_module' in str(version_conflict(_raised(exec, code)))
+    assert version_conflict(_raised(exec, 'import no_such_package')) is None
+
+
+def test_torchscript_imports_nothing_of_other_formats() -> None:
+    """What a format needs is imported when that format is asked for."""
+    code = ('import sys, torch\n'
+            'before = set(sys.modules)\n'
+            'import mmexport.export.exporter\n'
+            'from mmexport.backends import build_backend\n'
+            'build_backend("torchscript")\n'
+            'heavy = ("onnx", "onnxscript", "onnxruntime", "openvino", "torch_tensorrt", "torch._inductor", "torch._dynamo", "torch.onnx",\n'
+            '         "torch.export")\n'
+            'print([name for name in heavy if name in set(sys.modules) - before])\n')
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == '[]'
+
+
+def test_import_of_the_package_needs_no_torch() -> None:
+    done = subprocess.run([sys.executable, '-c', 'import sys, mmexport; print("torch" in sys.modules)'], capture_output=True, text=True,
+                          check=True)
+    assert done.stdout.strip() == 'False'
