@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+
+from ..compat.pytree import tree_map_only
 
 # Elements of a table of sizes, which keeps its values.
 SMALL = 4096

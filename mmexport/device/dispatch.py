@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
+from ..compat.pytree import tree_leaves, tree_map
 from .findings import Finding, Place
 from .literals import Literal
 from .rules import COPIES, FACTORIES, METADATA_ONLY, in_place

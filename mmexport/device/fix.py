@@ -9,8 +9,8 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map
 
+from ..compat.pytree import tree_leaves, tree_map
 from .findings import Audit, Finding, Place
 from .tags import Tags
 from .unregistered_tensors import unregistered_tensors_of

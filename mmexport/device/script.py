@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
+from ..compat.pytree import tree_leaves
 from ..errors import InputError, last_line
 from .dispatch import Dispatched
 from .findings import Audit, Finding

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map
 
+from ..compat.pytree import tree_leaves, tree_map
 from . import rules
 from .findings import Branch, Finding, Place
 from .result_devices import ResultDevices

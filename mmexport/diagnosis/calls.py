@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
 
+from ..compat.pytree import tree_leaves, tree_map
 from ..utils.override import override
 
 Hook = Callable[..., None]

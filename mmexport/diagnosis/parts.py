@@ -5,9 +5,9 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..adapters import Adapter
+from ..compat.pytree import tree_flatten, tree_unflatten
 from .calls import Recorded, list_calls, record, tensors_of
 
 # Types of arguments that are taken as constant over sizes if they are equal at two sizes.

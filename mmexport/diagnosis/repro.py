@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_unflatten
 
 from ..backends.base import backend_class
+from ..compat.pytree import tree_unflatten
 from .finding import Diagnosis
 from .parts import Part
 

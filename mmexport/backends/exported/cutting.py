@@ -4,7 +4,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from torch.utils._pytree import tree_structure
+from ...compat.pytree import tree_structure
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
