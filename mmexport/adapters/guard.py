@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from ..compat.exporting import is_exporting
 from .specs import FOLLOWING, IMAGE, InputSpec
 
 
@@ -91,9 +92,10 @@ class InputGuard(nn.Module):
         return tuple(self._checked(tensor, spec, limits) for tensor, (spec, limits) in zip(tensors, self.inputs, strict=True))
 
     def _checked(self, tensor: Tensor, spec: InputSpec, limits: Sequence[tuple[int, int]]) -> Tensor:
-        if torch.compiler.is_exporting():
+        exporting = is_exporting(tensor)
+        if exporting:
             # Open axes have the ranges of their Dims; a question about a symbolic size would be one more check.
             limits = [side if side[0] == side[1] else (-1, -1) for side in limits]
-        multiples = [1 if torch.compiler.is_exporting() or name not in ('height', 'width') else self.multiple_of for name in spec.axes]
+        multiples = [1 if exporting or name not in ('height', 'width') else self.multiple_of for name in spec.axes]
         return _refuse_what_was_not_exported(tensor, spec.name, list(spec.axes), spec.dtype == 'float32', [low for low, _ in limits],
                                              [high for _, high in limits], multiples)
