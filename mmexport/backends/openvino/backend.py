@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # The compiler's name of a precision, and the checker's.
 # Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
 LIMIT = 1_900_000_000
+OPSET = 18
 HINTS = {'fp32': ('f32', 'float32'), 'bf16': ('bf16', 'bfloat16')}
 
 
@@ -57,10 +58,18 @@ class OpenVINO(TraceBackend):
         return super().unavailable()
 
     def traced_opset(self) -> int:
-        return min(18, largest_opset() or 18)
+        return min(OPSET, largest_opset() or OPSET)
 
     def from_proto(self, proto: Any, names: Sequence[str]) -> Any:
+        """Convert the ONNX graph of a trace.
+
+        OpenVINO 2026.4.1 reduces over all axes where ReduceLogSumExp, ReduceLogSum and ReduceL1 have them in an attribute, which they have
+        below opset 18; torch 2.3 and older write opset 17 at most, so it is converted to 18.
+        """
         import onnx
+        from onnx.version_converter import convert_version
+        if self.traced_opset() < OPSET:
+            proto = convert_version(proto, OPSET)
         with TemporaryDirectory() as folder:
             onnx.save(proto, Path(folder) / 'model.onnx', save_as_external_data=proto.ByteSize() > LIMIT)
             model = open_openvino().convert_model(Path(folder) / 'model.onnx')
