@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import SetupError, causes, last_line
 
 # Of a call whose signature changed between versions; a module's own ``forward`` is called with what the model passes.
-_SIGNATURE = ('unexpected keyword argument', 'missing 1 required', 'positional arguments but')
+_SIGNATURE = ('unexpected keyword argument', 'missing 1 required', 'positional arguments but', 'object is not callable')
 # Packages whose calls into one another depend on their versions.
 _TOOLS = ('torch/onnx/', 'torch/export/', 'torch/_export/', 'torch/_inductor/', 'onnxscript/', 'onnx_ir/', 'openvino/', 'torch_tensorrt/')
 _NAMED = ('torch', 'numpy', 'onnx', 'onnxscript', 'onnxruntime', 'openvino')

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...compat.exporting import is_in_onnx_trace
 from ..mask_enlarging import enlarge_masks
 from ..op import form_of
 
@@ -84,6 +85,8 @@ def _whole(mask_logits: Tensor, size: tuple[int, int], weights: Tensor, masks_to
 def _tiles(mask_logits: Tensor, size: tuple[int, int], weights: Tensor, masks_too: bool) -> MaskStatistics:
     best, winner = (torch.empty(0, device=weights.device),) * 2
     halves, areas, insides, positives, columns, rows = [], [], [], [], [], []
+    # The TorchScript-based ONNX exporter of torch 2.1 writes the number in `where` as an int64, whatever the other operand is.
+    integers = torch.int64 if is_in_onnx_trace() else torch.int32
     for first in range(0, mask_logits.shape[1], QUERIES):
         masks = enlarge_masks(mask_logits[:, first:first + QUERIES], size)
         probabilities = masks.sigmoid()
@@ -104,7 +107,7 @@ def _tiles(mask_logits: Tensor, size: tuple[int, int], weights: Tensor, masks_to
         for number in range(masks.shape[1]):
             product = products[:, number]
             if first + number == 0:
-                best, winner = product, torch.zeros_like(product, dtype=torch.int32)
+                best, winner = product, torch.zeros_like(product, dtype=integers)
                 continue
             # Strictly: of equal products the first query wins, as argmax has it.
             ahead = product > best

@@ -17,7 +17,8 @@ OPTIONS = ('prefer_deferred_runtime_asserts_over_guards', 'allow_complex_guards_
 def exporter() -> Callable[..., Any] | None:
     """Return ``torch.export.export`` with that option set, of the installed torch; None where it cannot leave sizes open."""
     from torch import export
-    if not hasattr(getattr(export, 'Dim', None), 'AUTO'):
+    # torch 2.6 has AUTO, but not with a range.
+    if not callable(getattr(getattr(export, 'Dim', None), 'AUTO', None)):
         return None
     # Before the option was public, export() called this one with `pre_dispatch`.
     private: dict[str, Any] = dict(pre_dispatch=True)
