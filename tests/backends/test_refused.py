@@ -33,7 +33,7 @@ def test_a_file_that_nobody_can_read_costs_no_other(tmp_path: Path, monkeypatch:
 
 def test_where_test_step_disagrees_no_format_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The adapter is then wrong, and every file agrees with the adapter."""
-    monkeypatch.setattr('mmexport.verification.reference.check_sample',
+    monkeypatch.setattr('mmexport.verification.reference_maker.check_sample',
                         lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
     cfg = tiny('fcn', backends=['onnx', 'torchscript'], outputs='final')
     actual, = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()

@@ -1,0 +1,150 @@
+"""Run the listed configs, trained checkpoints and fast tests in environments of other versions, one environment at a time.
+
+Each environment is a virtual environment in a temporary folder, removed afterwards (about 6 GB: torch's wheels bring CUDA, and run on
+a CPU). Goes on where it was interrupted: a row that is in the results file for the same commit or an older one is not run again,
+unless it is asked for with --again.
+    python benchmarks/matrix.py --out benchmarks/results/matrix.json
+    python benchmarks/matrix.py --environments torch-2.4.1 --again
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from common import COMMIT, ROOT, names, write
+
+# What `make test-fast` runs, less the tests of figures that other benchmarks write.
+FAST = ('tests/checker', 'tests/model', 'tests/utils', 'tests/compat', 'tests/inputs', 'tests/patching', 'tests/ops',
+        'tests/branches/test_tables.py', 'tests/branches/test_recorder.py')
+TRAINED = ('cracks_sigmoid', 'nuclei_unet', 'shapes_slide')
+WHOLE = 'mask2former_r50 256x256'
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Versions that pip installs; the rest is that of requirements/lock.txt and formats.txt."""
+
+    name: str
+    torch: str
+    numpy: str
+    python: str = '3.11'
+    packages: tuple[str, ...] = ()
+
+
+ENVIRONMENTS = (
+    Environment('torch-2.1.2', '2.1.2', '1.26.4'),
+    Environment('torch-2.4.1', '2.4.1', '2.4.6'),
+    Environment('torch-2.6.0', '2.6.0', '2.4.6'),
+    Environment('torch-2.8.0', '2.8.0', '2.4.6'),
+    Environment('torch-2.10.0', '2.10.0', '2.4.6'),
+    Environment('torch-2.13.0', '2.13.0', '2.4.6'),
+    Environment('torch-2.14.1', '2.14.1', '2.4.6'),
+)
+
+
+def main() -> int:
+    args = parse()
+    results = json.loads(args.out.read_text())['rows'] if args.out.is_file() else []
+    for environment in ENVIRONMENTS:
+        if args.environments and environment.name not in args.environments:
+            continue
+        entry = next((row for row in results if row['name'] == environment.name), None)
+        if entry is None:
+            entry = dict(asdict(environment), rows={})
+            results.append(entry)
+        todo = [row for row in args.rows or rows() if args.again or row not in entry['rows']]
+        if not todo:
+            continue
+        folder = args.folder / environment.name
+        started = time.perf_counter()
+        problem = None if (folder / 'bin' / 'python').is_file() else install(environment, folder)
+        entry.update(install_s=round(time.perf_counter() - started), problem=problem, commit=COMMIT)
+        if problem is None:
+            entry['versions'] = versions(folder)
+            for row in todo:
+                entry['rows'][row] = run(row, folder, args.limit)
+                print(environment.name, row, json.dumps(entry['rows'][row])[:300], flush=True)
+                write(args.out, results, limit_s=args.limit)
+        write(args.out, results, limit_s=args.limit)
+        if not args.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--environments', nargs='*', help='names from ENVIRONMENTS (all)')
+    parser.add_argument('--rows', nargs='*', help='names of rows (all)')
+    parser.add_argument('--limit', type=int, default=900, help='seconds for a row')
+    parser.add_argument('--folder', type=Path, default=ROOT / 'work_dirs' / 'matrix', help='where environments are made')
+    parser.add_argument('--keep', action='store_true', help='leave the environments there')
+    parser.add_argument('--again', action='store_true', help='run rows again that have a result')
+    parser.add_argument('--out', type=Path, default=ROOT / 'benchmarks' / 'results' / 'matrix.json')
+    return parser.parse_args()
+
+
+def rows() -> list[str]:
+    """Return the names of the rows, the most important first."""
+    main_ones = ['segformer_b0', 'mask2former_r50']
+    return [*main_ones, WHOLE, *(f'trained {name}' for name in TRAINED), *(name for name in names() if name not in main_ones),
+            'fast tests']
+
+
+def install(environment: Environment, folder: Path) -> str | None:
+    """Make the environment; return the last line of pip's error, or None."""
+    python = shutil.which(f'python{environment.python}') or sys.executable
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([python, '-m', 'venv', '--clear', str(folder)], check=True)
+    pinned = [f'torch=={environment.torch}', f'numpy=={environment.numpy}', 'setuptools==80.10.2', 'wheel', *environment.packages]
+    locked = [line for name in ('lock', 'formats') for line in (ROOT / 'requirements' / f'{name}.txt').read_text().splitlines()
+              if '==' in line and line.partition('==')[0] not in ('numpy', 'setuptools', 'wheel')]
+    for command in (pinned, ['--no-deps', *locked], ['--no-deps', '--no-build-isolation', '-e', str(ROOT)]):
+        done = subprocess.run([str(folder / 'bin' / 'python'), '-m', 'pip', 'install', '-q', '--no-compile', '--disable-pip-version-check',
+                               *command], capture_output=True, text=True, check=False)
+        if done.returncode:
+            return done.stderr.strip().splitlines()[-1]
+    return None
+
+
+def versions(folder: Path) -> dict[str, str]:
+    """Return the versions of the packages that an export depends on."""
+    code = 'import json; from mmexport.cli.doctor import installed; import platform; print(json.dumps({"python": platform.python_version(), ' \
+           '**installed()}))'
+    done = subprocess.run([str(folder / 'bin' / 'python'), '-c', code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def run(row: str, folder: Path, limit: int) -> dict[str, Any]:
+    """Run a row in a process of its own; return the result by format, or the reason why there is none."""
+    python = str(folder / 'bin' / 'python')
+    if row == 'fast tests':
+        command = [python, '-W', 'ignore', '-m', 'pytest', '-q', '-n', '2', '-m', 'not slow', '-p', 'no:cacheprovider', *FAST]
+    else:
+        command = [python, '-W', 'ignore', str(Path(__file__).with_name('matrix_row.py')), row]
+    started = time.perf_counter()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, cwd=ROOT,
+                              env={**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1'})
+    except subprocess.TimeoutExpired:
+        return dict(reason=f'no result within {limit} s', seconds=limit)
+    seconds = round(time.perf_counter() - started)
+    last = (done.stdout.strip().splitlines() or [''])[-1]
+    if row == 'fast tests':
+        failed = [line.partition(' - ')[0] for line in done.stdout.splitlines() if line.startswith(('FAILED', 'ERROR'))]
+        return dict(tests=last.strip('= '), failed=failed, seconds=seconds)
+    try:
+        return dict(formats=json.loads(last), seconds=seconds)
+    except json.JSONDecodeError:
+        return dict(reason=(done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1][:300], seconds=seconds)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Export and verify one model in every format that this environment has, and print the result of each as a line of JSON.
+
+    python benchmarks/matrix_row.py segformer_b0
+"""
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from common import CONFIGS, ROOT, quiet
+
+FORMATS = ('torchscript', 'onnx', 'openvino', 'torch_export', 'aotinductor')
+# Formats that compile for minutes; for these models only.
+COMPILED = {'aotinductor': ('segformer_b0',)}
+WHOLE = ('torchscript', 'onnx')
+
+
+def main() -> int:
+    quiet()
+    row = sys.argv[1]
+    print(json.dumps(results(row)))
+    return 0
+
+
+def results(row: str) -> dict[str, str]:
+    """Return ``PASS``, or the reason, by format."""
+    from mmexport import Exporter
+    from mmexport.backends.base import availability
+    from mmexport.errors import MMExportError, last_line
+    formats = [name for name in FORMATS if (not row.endswith('256x256') or name in WHOLE) and (name not in COMPILED or row in COMPILED[name])]
+    missing = {name: f'not available: {reason}' for name, reason in availability().items() if reason and name in formats}
+    present = [name for name in formats if name not in missing]
+    cfg, model, checkpoint = made(row, present)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            report, = Exporter(cfg, checkpoint, folder, model=model, diagnose=False).run()
+        except MMExportError as exc:
+            return {**missing, **dict.fromkeys(present, f'{type(exc).__name__}: {last_line(exc)}')}
+        return {**missing, **{name: judged(report, name) for name in present}}
+
+
+def made(row: str, formats: list[str]) -> tuple[Any, Any, str | None]:
+    """Return config, model and checkpoint of a row."""
+    from mmexport.model.config import load_config
+    from tests.tiny import seeded, tiny
+    if row.startswith('trained '):
+        place = ROOT / 'tests' / 'data' / 'trained' / row.split()[1]
+        cfg = load_config(place.with_suffix('.py'))
+        cfg.export = {**cfg.get('export', {}), 'backends': formats}
+        return cfg, None, str(place.with_suffix('.pth'))
+    if row.endswith('256x256'):
+        from mmexport.seeding.checkpoint import write_checkpoint
+        cfg = load_config(CONFIGS / f'{row.split()[0]}.py')
+        cfg.export = {**cfg.get('export', {}), 'backends': formats, 'inputs': dict(shape=(256, 256))}
+        file = Path(tempfile.mkdtemp()) / 'weights.pth'
+        write_checkpoint(cfg, file)
+        return cfg, None, str(file)
+    return tiny(row, backends=formats), seeded(row), None
+
+
+def judged(report: Any, name: str) -> str:
+    """Return ``PASS`` with the exporter's way, or the first reason of a format."""
+    if report.passed_in(name):
+        artifact = next(one for one in report.artifacts if one.backend == name)
+        traced = artifact.manifest.get(name, {}).get('exporter')
+        return f'PASS ({traced})' if traced else 'PASS'
+    return next((f'FAIL: {reason}' for reason in report.reasons if reason.startswith(f'{name}:')), f'FAIL: {report.failures.get(name)}')[:400]
+
+
+if __name__ == '__main__':
+    sys.exit(main())
