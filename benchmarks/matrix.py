@@ -116,8 +116,8 @@ def install(environment: Environment, folder: Path) -> str | None:
 
 def versions(folder: Path) -> dict[str, str]:
     """Return the versions of the packages that an export depends on."""
-    code = 'import json; from mmexport.cli.doctor import installed; import platform; print(json.dumps({"python": platform.python_version(), ' \
-           '**installed()}))'
+    code = ('import json, platform; from mmexport.cli.doctor import installed; '
+            'print(json.dumps({"python": platform.python_version(), **installed()}))')
     done = subprocess.run([str(folder / 'bin' / 'python'), '-c', code], capture_output=True, text=True, check=True, cwd=ROOT)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 

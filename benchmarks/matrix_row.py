@@ -30,7 +30,7 @@ def results(row: str) -> dict[str, str]:
     from mmexport import Exporter
     from mmexport.backends.base import availability
     from mmexport.errors import MMExportError, last_line
-    formats = [name for name in FORMATS if (not row.endswith('256x256') or name in WHOLE) and (name not in COMPILED or row in COMPILED[name])]
+    formats = [name for name in FORMATS if (not row.endswith('256x256') or name in WHOLE) and row in COMPILED.get(name, (row,))]
     missing = {name: f'not available: {reason}' for name, reason in availability().items() if reason and name in formats}
     present = [name for name in formats if name not in missing]
     cfg, model, checkpoint = made(row, present)
@@ -67,7 +67,8 @@ def judged(report: Any, name: str) -> str:
         artifact = next(one for one in report.artifacts if one.backend == name)
         traced = artifact.manifest.get(name, {}).get('exporter')
         return f'PASS ({traced})' if traced else 'PASS'
-    return next((f'FAIL: {reason}' for reason in report.reasons if reason.startswith(f'{name}:')), f'FAIL: {report.failures.get(name)}')[:400]
+    reasons = [reason for reason in report.reasons if reason.startswith(f'{name}:')] or [str(report.failures.get(name))]
+    return f'FAIL: {reasons[0]}'[:400]
 
 
 if __name__ == '__main__':
