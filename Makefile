@@ -18,12 +18,13 @@ unexport PYTHONDONTWRITEBYTECODE
 FAST := tests/checker tests/cli tests/branches/test_tables.py tests/branches/test_recorder.py tests/model tests/utils tests/compat \
 	tests/inputs tests/patching tests/ops
 
-.PHONY: help setup formats demo test test-fast docs lint mutation verify-configs cpp clean
+.PHONY: help setup formats demo test test-fast docs lint mutation matrix verify-configs cpp clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
 	@echo "make test-fast: tests for daily work.   make docs: the pages of docs/ as build/site."
 	@echo "make lint: ruff, mypy, import contracts.   make verify-configs: export and verify every config, full size (hours on two cores)."
+	@echo "make matrix: export and test with other versions of torch and numpy (hours)."
 	@echo "make mutation: change what judges files, one place at a time, and see whether a test notices."
 	@echo "make cpp: build examples/cpp on LibTorch (cmake, a compiler) and run it on Mask2Former-R50 and SegFormer-B0."
 
@@ -74,6 +75,11 @@ mutation: $(FORMATS)
 	$(PIP) mutmut==3.8.1
 	OMP_NUM_THREADS=1 $(PY) -m mutmut run --max-children 2
 	$(PY) benchmarks/mutation.py --out benchmarks/results/mutation.json
+
+# Environments of other versions, one at a time, about 6 GB each; goes on where it was interrupted.
+matrix: $(READY)
+	$(PY) benchmarks/matrix.py --out benchmarks/results/matrix.json
+	$(PY) benchmarks/matrix_table.py
 
 verify-configs: $(READY)
 	$(PY) benchmarks/verify_configs.py --out benchmarks/results/verify_configs.json

@@ -39,7 +39,7 @@ setup(
     python_requires='>=3.10',
     packages=[*find_packages(include=['mmexport', 'mmexport.*']), 'mmexport.patches'],
     package_dir={'mmexport.patches': 'patches'},
-    package_data={'mmexport.inputs': ['*.png']},
+    package_data={'mmexport.inputs': ['*.png'], 'mmexport.compat': ['*.json']},
     # mmcv is left out on purpose: mmcv and mmcv-lite overwrite each other; mmexport checks for one of them at start.
     # setuptools: mmengine imports pkg_resources, which 81 removed.
     install_requires=['torch>=2.1', 'numpy>=1.22', 'mmengine>=0.10,<1.0', 'click>=8.1', 'rich>=12', 'setuptools<81'],

@@ -20,7 +20,7 @@ def doctor() -> int:
     """Print the description; return 0, or 3 where no export can run."""
     from .printing import print_lines
     problems = list(_problems())
-    print_lines([*_versions(), '', *_ops(), *_gpu(), '', *_formats()])
+    print_lines([*_versions(), *_tried(), '', *_ops(), *_gpu(), '', *_formats()])
     if problems:
         print_lines(['', *problems])
     return 3 if problems else 0
@@ -48,6 +48,12 @@ def _versions() -> Iterator[str]:
     yield f"{'mmexport':<20}{__version__}"
     yield f"{'Python':<20}{platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     yield from (f'{name:<20}{version}' for name, version in installed().items())
+
+
+def _tried() -> Iterator[str]:
+    from ..compat.tried import tried_in_words
+    if version := installed().get('torch'):
+        yield f"{'this torch':<20}{tried_in_words(version)}"
 
 
 def _ops() -> Iterator[str]:

@@ -1,10 +1,14 @@
 """The description of the environment: what is installed, what can be made, and pairs that do not work together."""
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from mmexport.cli import doctor
 from mmexport.cli.main import run
+from mmexport.compat import tried
 from mmexport.compat.pairs import known_incompatible, parse
 
 
@@ -32,6 +36,13 @@ def test_a_pair_stops_every_export(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr(doctor, 'installed', lambda: {'mmengine': '0.10.7', 'setuptools': '82.0'})
     assert run(['doctor']) == 3
     assert "Remedy: pip install 'setuptools<81'" in capsys.readouterr().out
+
+
+def test_doctor_says_whether_this_torch_was_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tried, 'FILE', tmp_path / 'tried.json')
+    (tmp_path / 'tried.json').write_text(json.dumps([dict(torch='2.4.1', numpy='2.4.6', python='3.11', formats=dict(onnx=[3, 4]))]))
+    assert tried.tried_in_words('2.4.1+cu121') == 'tried: onnx 3 of 4 models passed (Python 3.11, numpy 2.4.6)'
+    assert tried.tried_in_words('2.4.0') == 'not tried; tried were torch 2.4.1'
 
 
 def test_parse_reads_the_numbers_of_a_version() -> None:

@@ -56,8 +56,8 @@ def test_torchscript_imports_nothing_of_other_formats() -> None:
             'import mmexport.export.exporter\n'
             'from mmexport.backends import build_backend\n'
             'build_backend("torchscript")\n'
-            'heavy = ("onnx", "onnxscript", "onnxruntime", "openvino", "torch_tensorrt", "torch._inductor", "torch._dynamo", "torch.onnx",\n'
-            '         "torch.export")\n'
+            'heavy = ("onnx", "onnxscript", "onnxruntime", "openvino", "torch_tensorrt", "torch._inductor",\n'
+            '         "torch._dynamo", "torch.onnx", "torch.export")\n'
             'print([name for name in heavy if name in set(sys.modules) - before])\n')
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == '[]'
