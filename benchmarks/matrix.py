@@ -1,8 +1,7 @@
 """Run the listed configs, trained checkpoints and fast tests in environments of other versions, one environment at a time.
 
 Each environment is a virtual environment in a temporary folder, removed afterwards (about 6 GB: torch's wheels bring CUDA, and run on
-a CPU). Goes on where it was interrupted: a row that is in the results file for the same commit or an older one is not run again,
-unless it is asked for with --again.
+a CPU). Goes on where it was interrupted: a row that is in the results file is run again with --again only.
     python benchmarks/matrix.py --out benchmarks/results/matrix.json
     python benchmarks/matrix.py --environments torch-2.4.1 --again
 """
@@ -76,7 +75,15 @@ def main() -> int:
         write(args.out, results, limit_s=args.limit)
         if not args.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    return 0
+    return 1 if args.check and any(not passed(row) for row in results if not args.environments or row['name'] in args.environments) else 0
+
+
+def passed(entry: dict[str, Any]) -> bool:
+    """Return whether every row of an environment has a result, and TorchScript and ONNX pass in it."""
+    return entry['problem'] is None and all(
+        not row.get('reason') and not row.get('failed')
+        and all(result.startswith('PASS') for name, result in row.get('formats', {}).items() if name in ('torchscript', 'onnx'))
+        for row in entry['rows'].values())
 
 
 def parse() -> argparse.Namespace:
@@ -87,6 +94,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument('--folder', type=Path, default=ROOT / 'work_dirs' / 'matrix', help='where environments are made')
     parser.add_argument('--keep', action='store_true', help='leave the environments there')
     parser.add_argument('--again', action='store_true', help='run rows again that have a result')
+    parser.add_argument('--check', action='store_true', help='exit with 1 where TorchScript, ONNX or a test fails')
     parser.add_argument('--out', type=Path, default=ROOT / 'benchmarks' / 'results' / 'matrix.json')
     return parser.parse_args()
 
