@@ -1,0 +1,46 @@
+"""Formats without an exported program: the installed torch cannot leave sizes open in it, so they go through a trace."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mmexport import Exporter
+from mmexport.backends import build_backend
+from mmexport.backends.base import availability
+from mmexport.errors import SetupError
+from tests.tiny import seeded, tiny
+
+
+@pytest.fixture
+def old_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch 2.6 and older."""
+    monkeypatch.setattr('mmexport.backends.exported.program.exporter', lambda: None)
+
+
+@pytest.mark.usefixtures('old_torch')
+@pytest.mark.parametrize('name', ['segformer_b0', pytest.param('mask2former_r50', marks=pytest.mark.slow)])
+def test_onnx_and_openvino_are_right_without_a_program(name: str, tmp_path: Path) -> None:
+    """At untraced sizes and in a batch; the manifest says which exporter wrote the file, and why."""
+    report, = Exporter(tiny(name, backends=['onnx', 'openvino'], outputs='final'), None, tmp_path, model=seeded(name)).run()
+    assert report.passed, report.reasons
+    for artifact in report.artifacts:
+        facts = artifact.manifest[artifact.backend]
+        assert facts['exporter'] == 'torch.onnx.export, TorchScript-based'
+        assert 'cannot leave the sizes of an exported program open' in facts['why_traced']
+
+
+@pytest.mark.usefixtures('old_torch')
+def test_formats_that_need_a_program_say_so() -> None:
+    reasons = availability()
+    assert reasons['onnx'] is reasons['openvino'] is reasons['torchscript'] is None
+    for name in ('torch_export', 'aotinductor'):
+        assert 'cannot leave the sizes' in str(reasons[name])
+        with pytest.raises(SetupError, match='cannot leave the sizes'):
+            build_backend(name)
+
+
+def test_the_program_is_taken_where_there_is_one() -> None:
+    assert build_backend('onnx').dynamo  # type: ignore[attr-defined]
+    assert build_backend('openvino').dynamo  # type: ignore[attr-defined]
+    assert not build_backend(dict(type='ONNX', dynamo=False)).dynamo  # type: ignore[attr-defined]
