@@ -103,7 +103,7 @@ def rows() -> list[str]:
     """Return the names of the rows, the most important first."""
     main_ones = ['segformer_b0', 'mask2former_r50']
     return [*main_ones, WHOLE, *(f'trained {name}' for name in TRAINED), *(name for name in names() if name not in main_ones),
-            'fast tests']
+            'files', 'fast tests']
 
 
 def install(environment: Environment, folder: Path) -> str | None:
@@ -136,7 +136,9 @@ def run(row: str, folder: Path, limit: int) -> dict[str, Any]:
     if row == 'fast tests':
         command = [python, '-W', 'ignore', '-m', 'pytest', '-q', '-n', '2', '-m', 'not slow', '-p', 'no:cacheprovider', *FAST]
     else:
-        command = [python, '-W', 'ignore', str(Path(__file__).with_name('matrix_row.py')), row]
+        # Files of all environments stay beside them, for the others to load.
+        files = [str(folder.parent / 'files'), folder.name] if row == 'files' else []
+        command = [python, '-W', 'ignore', str(Path(__file__).with_name('matrix_row.py')), row, *files]
     started = time.perf_counter()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, cwd=ROOT,

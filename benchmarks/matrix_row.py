@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,13 +17,35 @@ FORMATS = ('torchscript', 'onnx', 'openvino', 'torch_export', 'aotinductor')
 # Formats that compile for minutes; for these models only.
 COMPILED = {'aotinductor': ('segformer_b0',)}
 WHOLE = ('torchscript', 'onnx')
+# Models whose files other environments load.
+FILES = ('segformer_b0', 'maskformer_r50')
 
 
 def main() -> int:
     quiet()
     row = sys.argv[1]
-    print(json.dumps(results(row)))
+    print(json.dumps(loaded(Path(sys.argv[2]), sys.argv[3]) if row == 'files' else results(row)))
     return 0
+
+
+def loaded(folder: Path, name: str) -> dict[str, str]:
+    """Write the files of this environment into `folder`, and verify those of every environment that are there."""
+    from mmexport import Exporter
+    from mmexport.backends.base import availability
+    from tests.tiny import seeded, tiny
+    own = folder / name
+    if not own.is_dir():
+        formats = [kind for kind in FORMATS if availability()[kind] is None and kind not in COMPILED]
+        for model in FILES:
+            Exporter(tiny(model, backends=formats), None, own / model, model=seeded(model), diagnose=False).run()
+    outcomes = {}
+    for file in sorted(folder.glob('*/*/*/manifest.json')):
+        writer, model, kind = file.parts[-4:-1]
+        done = subprocess.run([sys.executable, '-W', 'ignore', '-m', 'mmexport', 'verify', str(file.parent), '--trust'], capture_output=True,
+                              text=True, check=False)
+        words = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        outcomes[f'{writer} {model} {kind}'] = 'PASS' if done.returncode == 0 else f'exit {done.returncode}: {" ".join(words[-2:])[:300]}'
+    return outcomes
 
 
 def results(row: str) -> dict[str, str]:

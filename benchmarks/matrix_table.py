@@ -38,7 +38,7 @@ def summary(environment: dict[str, Any]) -> dict[str, Any]:
 
 def counts(environment: dict[str, Any]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
-    for row in environment['rows'].values():
+    for row in [row for key, row in environment['rows'].items() if key != 'files']:
         for name, result in row.get('formats', {}).items():
             if not result.startswith('not available'):
                 passed, total = found.get(name, (0, 0))
@@ -70,7 +70,8 @@ def failures(environments: list[dict[str, Any]]) -> list[str]:
         for name, row in environment['rows'].items():
             if row.get('reason'):
                 lines.append(f"* torch {environment['torch']}, {name}: {row['reason']}")
-            lines += [f"* torch {environment['torch']}, {name}, {kind}: {result}" for kind, result in row.get('formats', {}).items()
+            what = 'loads the file of' if name == 'files' else f'{name},'
+            lines += [f"* torch {environment['torch']}, {what} {kind}: {result}" for kind, result in row.get('formats', {}).items()
                       if not result.startswith(('PASS', 'not available'))]
     return ['', 'Not passed:', '', *lines] if lines else []
 
