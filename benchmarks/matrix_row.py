@@ -41,8 +41,8 @@ def loaded(folder: Path, name: str) -> dict[str, str]:
     outcomes = {}
     for file in sorted(folder.glob('*/*/*/manifest.json')):
         writer, model, kind = file.parts[-4:-1]
-        done = subprocess.run([sys.executable, '-W', 'ignore', '-m', 'mmexport', 'verify', str(file.parent), '--trust'], capture_output=True,
-                              text=True, check=False)
+        command = [sys.executable, '-W', 'ignore', '-m', 'mmexport', 'verify', str(file.parent), '--trust']
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         words = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         outcomes[f'{writer} {model} {kind}'] = 'PASS' if done.returncode == 0 else f'exit {done.returncode}: {" ".join(words[-2:])[:300]}'
     return outcomes
