@@ -22,8 +22,8 @@ class BuildWithMim(build_py):
             shutil.copytree(HERE / folder, target, ignore=shutil.ignore_patterns('__pycache__', '*.pyc'))
 
 
-SEG = ['mmsegmentation>=1.2,<1.3', 'ftfy', 'regex']
-DET = ['mmdet>=3.3,<3.4']
+SEG = ['mmsegmentation>=1.0,<1.3', 'ftfy', 'regex']
+DET = ['mmdet>=3.0,<3.4']
 # On a machine with a GPU: onnxruntime-gpu.
 ONNX = ['onnx>=1.16', 'onnxruntime>=1.17', 'onnxscript>=0.5', 'onnxslim']
 OPENVINO = ['openvino>=2025.1']

@@ -40,6 +40,8 @@ class Environment:
 
 ENVIRONMENTS = (
     Environment('torch-2.1.2', '2.1.2', '1.26.4'),
+    Environment('openmmlab-oldest', '2.1.2', '1.26.4', packages=('mmengine==0.10.0', 'mmcv-lite==2.0.1', 'mmdet==3.0.0',
+                                                                 'mmsegmentation==1.0.0')),
     Environment('torch-2.4.1', '2.4.1', '2.4.6'),
     Environment('torch-2.6.0', '2.6.0', '2.4.6'),
     Environment('torch-2.8.0', '2.8.0', '2.4.6'),
@@ -111,10 +113,11 @@ def install(environment: Environment, folder: Path) -> str | None:
     python = shutil.which(f'python{environment.python}') or sys.executable
     folder.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run([python, '-m', 'venv', '--clear', str(folder)], check=True)
-    pinned = [f'torch=={environment.torch}', f'numpy=={environment.numpy}', 'setuptools==80.10.2', 'wheel', *environment.packages]
+    pinned = [f'torch=={environment.torch}', f'numpy=={environment.numpy}', 'setuptools==80.10.2', 'wheel']
+    others = {package.partition('==')[0].replace('-', '_') for package in environment.packages} | {'numpy', 'setuptools', 'wheel'}
     locked = [line for name in ('lock', 'formats') for line in (ROOT / 'requirements' / f'{name}.txt').read_text().splitlines()
-              if '==' in line and line.partition('==')[0] not in ('numpy', 'setuptools', 'wheel')]
-    for command in (pinned, ['--no-deps', *locked], ['--no-deps', '--no-build-isolation', '-e', str(ROOT)]):
+              if '==' in line and line.partition('==')[0].replace('-', '_') not in others]
+    for command in (pinned, ['--no-deps', *locked, *environment.packages], ['--no-deps', '--no-build-isolation', '-e', str(ROOT)]):
         done = subprocess.run([str(folder / 'bin' / 'python'), '-m', 'pip', 'install', '-q', '--no-compile', '--disable-pip-version-check',
                                *command], capture_output=True, text=True, check=False)
         if done.returncode:

@@ -22,7 +22,7 @@ def main() -> None:
 
 def document(environments: list[dict[str, Any]]) -> None:
     """Write all three files; the page of details has a line for each failure."""
-    summaries = [summary(environment) for environment in environments if environment['rows']]
+    summaries = [summary(environment) for environment in environments if environment['rows'] and not environment['packages']]
     (ROOT / 'mmexport' / 'compat' / 'tried.json').write_text(json.dumps(summaries, indent=1) + '\n')
     for page in PAGES:
         place = ROOT / page
@@ -58,9 +58,15 @@ def table(environments: list[dict[str, Any]]) -> list[str]:
         results = counts(environment)
         cells = [f'{results[name][0]} of {results[name][1]}' if name in results else 'not available' for name in FORMATS]
         tests = rows.get('fast tests', {})
-        lines.append(f"| {environment['torch']} | {environment['numpy']} | {environment['python']} | " + ' | '.join(cells)
+        lines.append(f"| {named(environment)} | {environment['numpy']} | {environment['python']} | " + ' | '.join(cells)
                      + f" | {tests.get('tests', tests.get('reason', 'not run'))} |")
     return lines
+
+
+def named(environment: dict[str, Any]) -> str:
+    """Return the version of torch, with the packages that differ from the lock file."""
+    others = ', '.join(package.replace('==', ' ') for package in environment['packages'])
+    return environment['torch'] + (f' with {others}' if others else '')
 
 
 def failures(environments: list[dict[str, Any]]) -> list[str]:
@@ -69,9 +75,9 @@ def failures(environments: list[dict[str, Any]]) -> list[str]:
     for environment in environments:
         for name, row in environment['rows'].items():
             if row.get('reason'):
-                lines.append(f"* torch {environment['torch']}, {name}: {row['reason']}")
+                lines.append(f"* torch {named(environment)}, {name}: {row['reason']}")
             what = 'loads the file of' if name == 'files' else f'{name},'
-            lines += [f"* torch {environment['torch']}, {what} {kind}: {result}" for kind, result in row.get('formats', {}).items()
+            lines += [f"* torch {named(environment)}, {what} {kind}: {result}" for kind, result in row.get('formats', {}).items()
                       if not result.startswith(('PASS', 'not available'))]
     return ['', 'Not passed:', '', *lines] if lines else []
 

@@ -51,6 +51,9 @@ PAIRS = (
     # mmdet/__init__.py and mmseg/__init__.py assert the version.
     *(Pair((name, (2, 2), ()), (other, (), ()), f'importing {other} stops with an AssertionError', f'pip uninstall -y {name}, then {_LITE}')
       for name in ('mmcv', 'mmcv-lite') for other in ('mmdet', 'mmsegmentation')),
+    *(Pair((name, (2, 1), ()), (other, (), first), f'importing {other} stops with an AssertionError',
+           f"pip uninstall -y {name}, then pip install 'mmcv-lite>=2.0,<2.1'")
+      for name in ('mmcv', 'mmcv-lite') for other, first in (('mmdet', (3, 2)), ('mmsegmentation', (1, 2)))),
     # mmengine/utils/package_utils.py imports pkg_resources.
     Pair(('mmengine', (), ()), ('setuptools', (81,), ()), 'mmengine imports pkg_resources, which this setuptools no longer has',
          "pip install 'setuptools<81'"),

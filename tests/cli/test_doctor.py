@@ -22,6 +22,7 @@ def test_the_environment_is_described(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(('versions', 'remedy'), [
     ({'mmcv': '2.1.0', 'mmcv-lite': '2.1.0'}, 'pip uninstall -y mmcv mmcv-lite'),
     ({'mmcv': '2.2.0', 'mmdet': '3.3.0'}, "pip install 'mmcv-lite>=2.0,<2.2'"),
+    ({'mmcv-lite': '2.1.0', 'mmdet': '3.0.0'}, "pip install 'mmcv-lite>=2.0,<2.1'"),
     ({'mmengine': '0.10.7', 'setuptools': '81.0.0'}, "'setuptools<81'"),
     ({'onnxruntime': '1.20.0', 'onnxruntime-gpu': '1.20.0'}, 'install one of them')])
 def test_incompatible_pairs_have_a_remedy(versions: dict[str, str], remedy: str) -> None:

@@ -12,7 +12,7 @@ from ...errors import ConfigError, LoweringError
 from ...registry import BACKENDS
 from ..tensorrt.trtexec import trtexec_line
 from .from_trace import TraceBackend, largest_opset
-from .graph import name_axes, nodes
+from .graph import lowest_ir, name_axes, nodes
 from .half import halved
 from .internals import converted
 from .runner import open_onnxruntime
@@ -87,8 +87,10 @@ class ONNX(TraceBackend):
         if written != self.opset:
             raise LoweringError(f'opset {self.opset} was asked for and the exporter wrote {written}: ask for opset={written}, or for the '
                                 'TorchScript-based exporter by dynamo=False')
+        # Of the same opset, the lowest version of the format: ONNX Runtime 1.17 reads 9 at most.
+        proto.ir_version = min(proto.ir_version, lowest_ir(proto))
         manifest['precision'] = PRECISIONS[self.precision]
-        manifest[self.name].update(opset=self.opset, why=WHY_18 if self.opset == OPSET else 'asked for', dynamo=self.dynamo,
+        manifest[self.name].update(opset=self.opset, ir=proto.ir_version, why=WHY_18 if self.opset == OPSET else 'asked for', dynamo=self.dynamo,
                                    domains=sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import}), **half,
                                    simplified=self.simplify, nodes=sum(1 for _ in nodes(proto)),
                                    trtexec=trtexec_line(self.file, manifest['inputs']))

@@ -30,3 +30,9 @@ def name_axes(proto: Any, inputs: Sequence[Mapping[str, Any]]) -> None:
         for side in value.type.tensor_type.shape.dim:
             if side.dim_param:
                 side.dim_param = re.sub(r'\w+', lambda word: names.get(word[0], word[0]), side.dim_param)
+
+
+def lowest_ir(proto: Any) -> int:
+    """Return the lowest version of the ONNX format that has the opsets of `proto`, and its functions if it has any (8)."""
+    from onnx.helper import find_min_ir_version_for
+    return max(find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True), 8)
