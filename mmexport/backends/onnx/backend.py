@@ -50,6 +50,8 @@ class ONNX(TraceBackend):
             raise ConfigError(f"ONNX: precision is {' or '.join(PRECISIONS)}, not {precision!r}")
         self.dynamo, self.simplify, self.precision = self.choose(dynamo), simplify, precision
         self.opset = int(opset or min(OPSET, OPSET if self.dynamo else largest_opset() or OPSET))
+        self.why = 'asked for' if opset and opset != OPSET else WHY_18 if self.opset == OPSET else \
+            f'the TorchScript-based exporter of torch {torch.__version__} writes no larger one'
 
     def unavailable(self) -> str | None:
         needed = ['onnx', 'onnxruntime', *(['onnxscript'] if self.dynamo else []), *(['onnxslim'] if self.simplify else [])]
@@ -87,10 +89,10 @@ class ONNX(TraceBackend):
         if written != self.opset:
             raise LoweringError(f'opset {self.opset} was asked for and the exporter wrote {written}: ask for opset={written}, or for the '
                                 'TorchScript-based exporter by dynamo=False')
-        # Of the same opset, the lowest version of the format: ONNX Runtime 1.17 reads 9 at most.
+        # The lowest version of the format that has this opset: ONNX Runtime 1.17 reads 9 at most.
         proto.ir_version = min(proto.ir_version, lowest_ir(proto))
         manifest['precision'] = PRECISIONS[self.precision]
-        manifest[self.name].update(opset=self.opset, ir=proto.ir_version, why=WHY_18 if self.opset == OPSET else 'asked for', dynamo=self.dynamo,
+        manifest[self.name].update(opset=self.opset, ir=proto.ir_version, why=self.why, dynamo=self.dynamo,
                                    domains=sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import}), **half,
                                    simplified=self.simplify, nodes=sum(1 for _ in nodes(proto)),
                                    trtexec=trtexec_line(self.file, manifest['inputs']))

@@ -44,3 +44,12 @@ def test_the_program_is_taken_where_there_is_one() -> None:
     assert build_backend('onnx').dynamo  # type: ignore[attr-defined]
     assert build_backend('openvino').dynamo  # type: ignore[attr-defined]
     assert not build_backend(dict(type='ONNX', dynamo=False)).dynamo  # type: ignore[attr-defined]
+
+
+def test_the_lowest_versions_are_written(tmp_path: Path) -> None:
+    """ONNX Runtime 1.17, the oldest that setup.py names, reads version 9 of the format at most."""
+    import onnx
+    report, = Exporter(tiny('fcn', backends=['onnx']), None, tmp_path, model=seeded('fcn'), checking=False).run()
+    proto = onnx.load(report.artifacts[0].file)
+    assert (proto.ir_version, [entry.version for entry in proto.opset_import if not entry.domain]) == (8, [18])
+    assert report.artifacts[0].manifest['onnx']['ir'] == 8
