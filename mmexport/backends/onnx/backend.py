@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ...adapters.specs import IMAGE, InputSpec
 from ...errors import ConfigError, LoweringError
 from ...registry import BACKENDS
