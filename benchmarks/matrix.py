@@ -21,7 +21,7 @@ from typing import Any
 from common import COMMIT, ROOT, names, write
 
 # What `make test-fast` runs, less the tests of figures that other benchmarks write.
-FAST = ('tests/checker', 'tests/model', 'tests/utils', 'tests/compat', 'tests/inputs', 'tests/patching', 'tests/ops',
+FAST = ('tests/checker', 'tests/model', 'tests/utils', 'tests/compat', 'tests/inputs', 'tests/patching', 'tests/ops', 'tests/patches',
         'tests/branches/test_tables.py', 'tests/branches/test_recorder.py')
 TRAINED = ('cracks_sigmoid', 'nuclei_unet', 'shapes_slide')
 WHOLE = 'mask2former_r50 256x256'

@@ -22,7 +22,7 @@ class Environment:
 class Patch:
     """Replace `targets`, dotted names that are looked up when the patch is applied (so this imports without mmdet or mmseg).
 
-    `upstream` says on which versions the replacement was compared with the original.
+    `upstream` names the versions on which the replacement was compared with the original: ``'torch 2.4.1 2.13.0, mmdet 3.3.0'``.
     """
 
     targets: ClassVar[tuple[str, ...]]
@@ -56,9 +56,8 @@ class Applied:
     def untried(self, versions: Mapping[str, Any]) -> str | None:
         """Return which installed version the patch was not compared with, in words; None if it was."""
         installed = {name.replace('mmcv-lite', 'mmcv'): str(value).partition('+')[0] for name, value in versions.items()}
-        other = [f'{package} {installed[package]}' for package, _, version in
-                 (part.strip().partition(' ') for part in self.upstream.split(','))
-                 if self.skipped is None and package in installed and installed[package] != version]
+        other = [f'{package} {installed[package]}' for package, *versions in (part.split() for part in self.upstream.split(','))
+                 if self.skipped is None and package in installed and installed[package] not in versions]
         return f'{self.name} was checked on {self.upstream}, here is {", ".join(other)}' if other else None
 
     def as_dict(self) -> dict[str, Any]:

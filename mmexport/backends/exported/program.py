@@ -34,7 +34,7 @@ def unavailable() -> str | None:
     """Return what to install for an exported program with open sizes, or None."""
     if exporter() is not None:
         return None
-    return f'torch {torch.__version__} cannot leave the sizes of an exported program open: pip install -U torch'
+    return f"torch {torch.__version__} cannot leave the sizes of an exported program open; 2.8 and newer can: pip install 'torch>=2.8'"
 
 
 def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], **forms: str) -> ExportedProgram:
