@@ -10,6 +10,8 @@ from importlib import metadata
 
 from ..errors import SetupError
 
+# The maintained fork of mmcv, with the same import name; its mmdet and mmseg are onedl-mmdetection and onedl-mmsegmentation.
+FORK = 'onedl-mmcv'
 REMEDY = "pip install 'mmcv-lite>=2.0,<2.2' (no compiled ops), or mim install 'mmcv>=2.0,<2.2'"
 
 
@@ -20,18 +22,18 @@ def mmcv_distribution() -> tuple[str, str]:
         SetupError: there is none, there are both, or the version is outside 2.0 <= v < 2.2.
     """
     installed = {}
-    for name in ('mmcv', 'mmcv-lite'):
+    for name in ('mmcv', 'mmcv-lite', FORK):
         try:
             installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
     if not installed:
         raise SetupError(f'mmcv is not installed: {REMEDY}')
-    if len(installed) == 2:
-        raise SetupError('mmcv and mmcv-lite are both installed and overwrite each other: pip uninstall -y mmcv mmcv-lite, then '
-                         + REMEDY)
+    if len(installed) > 1:
+        raise SetupError(f'{" and ".join(installed)} are both installed and overwrite each other: pip uninstall -y {" ".join(installed)}, '
+                         f'then {REMEDY}')
     name, version = next(iter(installed.items()))
-    if tuple(int(part) for part in version.split('.')[:2]) not in ((2, 0), (2, 1)):
+    if name != FORK and tuple(int(part) for part in version.split('.')[:2]) not in ((2, 0), (2, 1)):
         raise SetupError(f'{name} {version} is installed, but mmdet 3.3 and mmseg 1.2 need 2.0 <= mmcv < 2.2: pip uninstall -y '
                          f'{name}, then {REMEDY}')
     return name, version
