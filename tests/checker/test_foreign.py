@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from mmexport.checker.files import runner_of
 from mmexport.checker.foreign import Untrusted, refuse_foreign, schema_of
 from mmexport.checker.main import main
+from tests.programs import needs_program
 
 MANIFEST = dict(mmexport=2, backend='torchscript', file='model.pt')
 
@@ -157,6 +158,7 @@ def two_tables(evil: bytes, word: bytes, folder: Path) -> bytes:
     return entries + bytes(table) + other_entries + bytes(other_table) + end_record
 
 
+@needs_program
 def test_torch_export_file_needs_trust(tmp_path: Path) -> None:
     """Its loader evaluates the sizes in the file with sympy, which runs them."""
     exported = torch.export.export(nn.Conv2d(3, 2, 1), (torch.zeros(1, 3, 4, 4),),

@@ -4,11 +4,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.export import Dim
 from torch.nn import functional as F
 
 from mmexport.ops.op import with_forms
 from mmexport.patching import patched
+from tests.programs import needs_program
 
 
 @pytest.mark.parametrize('cells', [1, 2, 3, 6, (2, 5), (None, 3)])
@@ -54,9 +54,10 @@ class HalfAsManyMaxima(nn.Module):
         return F.adaptive_max_pool2d(x, (x.shape[-2] // 2, x.shape[-1] // 2))
 
 
+@needs_program
 @pytest.mark.parametrize('module', [Pool, HalfAsManyMaxima])
 def test_an_exported_program_pools_any_size(module: type[nn.Module]) -> None:
-    dims = {2: Dim.AUTO, 3: Dim.AUTO}
+    dims = {2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO}
     with patched(['AdaptivePooling']), with_forms(adaptive_pooling='matrix'):
         program = torch.export.export(module(), (torch.randn(2, 3, 30, 34),), dynamic_shapes=(dims,), strict=False)
     for size in ((30, 34), (11, 7), (4, 5)):

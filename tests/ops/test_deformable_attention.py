@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from mmexport.compat import provide_mmcv_ext
+from mmexport.compat.pytree import tree_leaves
 from mmexport.ops.deformable_attention import SAMPLINGS
 
 provide_mmcv_ext()
