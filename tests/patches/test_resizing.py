@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.export import Dim
 
 from mmexport.patching import patched
 from tests.patches.comparing import both, traced_once
+from tests.programs import needs_program
 
 
 @pytest.mark.parametrize('scale', [2, 1.7, 0.5, (2.0, 3.0)])
@@ -26,6 +26,7 @@ def test_upsample_equals_upstream(scale: object) -> None:
     assert torch.equal(traced(image), layer(image))
 
 
+@needs_program
 def test_resize_asks_nothing_of_open_sizes() -> None:
     """With upstream's question the program refuses what is not the example's size: DeepLabV3 with align_corners."""
     from mmseg.models.decode_heads.psp_head import resize
@@ -41,8 +42,9 @@ def test_resize_asks_nothing_of_open_sizes() -> None:
 
     one, other = both('ResizeWarning', lambda: enlarged(torch.ones(1, 2, 65, 81)))
     assert torch.equal(one, other)
+    auto = torch.export.Dim.AUTO
     with patched(['ResizeWarning']), torch.no_grad():
-        program = torch.export.export(Enlarged(), (torch.zeros(2, 3, 480, 544),), dynamic_shapes=({2: Dim.AUTO, 3: Dim.AUTO},),
+        program = torch.export.export(Enlarged(), (torch.zeros(2, 3, 480, 544),), dynamic_shapes=({2: auto, 3: auto},),
                                       strict=False, prefer_deferred_runtime_asserts_over_guards=True)
     for size in ((65, 81), (97, 64)):
         image = torch.randn(2, 3, *size)
