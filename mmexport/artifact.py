@@ -64,6 +64,11 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def default_work_dir(config: str | Path | None) -> Path:
+    """Return ``work_dirs/CONFIG``."""
+    return Path('work_dirs') / (Path(config).stem if config else 'export')
+
+
 def check_work_dir(work_dir: Path) -> None:
     """Raise if results cannot be written; leave nothing behind.
 

@@ -1,6 +1,6 @@
 """Wrap models for export: a package for each task, from an image to a fixed tuple of named tensors."""
 from .base import Adapter, OutputSpec
-from .build import build_adapter
+from .build import adapter_for, build_adapter
 from .panoptic.mask_classification import MaskClassification
 from .parts import Backbone, BackboneNeck
 from .semantic.open_vocabulary import OpenVocabulary
@@ -8,4 +8,4 @@ from .semantic.segmentation import Segmentation
 from .semantic.semantic_masks import SemanticMasks
 
 __all__ = ['Adapter', 'Backbone', 'BackboneNeck', 'MaskClassification', 'OpenVocabulary', 'OutputSpec', 'Segmentation', 'SemanticMasks',
-           'build_adapter']
+           'adapter_for', 'build_adapter']

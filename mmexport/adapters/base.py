@@ -16,8 +16,6 @@ from .objectives import Objective
 from .preprocess import Preprocess
 from .specs import IMAGE, InputSpec, OutputSpec
 
-__all__ = ['Adapter', 'InputSpec', 'OutputSpec']
-
 
 class Adapter(nn.Module):
     """Wrap a model for export.

@@ -1,6 +1,10 @@
 """Choose the adapter of a model."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import torch
 from torch import nn
 
 from ..errors import UnsupportedModelError
@@ -33,3 +37,14 @@ def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'fin
             return cls(model, outputs, normalize)  # type: ignore[no-any-return]
     raise UnsupportedModelError(f'no adapter knows {type(model).__name__} (there are {", ".join(known)}); write one, register it '
                                 'with @ADAPTERS.register_module() and name its module in custom_imports')
+
+
+def adapter_for(model: nn.Module, section: Mapping[str, Any], outputs: str, device: torch.device) -> Adapter:
+    """Return the adapter that the ``export`` section of a config asks for, on `device`.
+
+    Raises:
+        ConfigError: the number of class names is not that of the model's classes, so that the manifest would be wrong.
+    """
+    adapter = build_adapter(model, section['task'], outputs, bool(section['inputs']['normalize']))
+    _ = adapter.classes
+    return adapter.to(device)

@@ -97,5 +97,5 @@ def exporter_options(args: SimpleNamespace) -> tuple[Config, dict[str, Any]]:
 
 def work_dir_of(args: SimpleNamespace) -> Path:
     """Return ``--work-dir``; ``work_dirs/CONFIG`` without one."""
-    from ..export.exporter import default_work_dir
+    from ..artifact import default_work_dir
     return Path(args.work_dir or default_work_dir(args.config))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..adapters import Adapter, build_adapter
-from ..artifact import Artifact, check_work_dir, staging_dir
+from ..adapters import Adapter, adapter_for
+from ..artifact import Artifact, check_work_dir, default_work_dir, staging_dir
 from ..backends import Backend, build_backends
 from ..branches import Branches
 from ..device import Audit, devices_fixed
@@ -46,11 +46,6 @@ if TYPE_CHECKING:
     from mmengine.config import Config
 
 
-def default_work_dir(config: str | Path | None) -> Path:
-    """Return ``work_dirs/CONFIG``."""
-    return Path('work_dirs') / (Path(config).stem if config else 'export')
-
-
 class Exporter:
     """Export one model and verify the files.
 
@@ -71,8 +66,7 @@ class Exporter:
         fix: for the time of the export, fix what the device audit finds, where it can; else findings stop an export for CUDA.
 
     Attributes:
-        adapter: of the last run, which the reference was computed with.
-        reference: of the last run.
+        adapter, reference: of the last run; the reference was computed with the adapter.
 
     Raises:
         MMExportError: one of `mmexport.errors`; see there for which.
@@ -110,7 +104,8 @@ class Exporter:
         with exact_arithmetic(), stopped_runs_noted(self.work_dir, **facts):
             self._check_options()
             self.model, self.fit = self._load()
-            adapters = [self._adapt(self.model, level) for level in self.levels]
+            stop_gradients(self.model)
+            adapters = [adapter_for(self.model, self.section, level, self.device) for level in self.levels]
             # The reference of decisions has the raw outputs that they were made from: the network runs once for both.
             adapter = self.adapter = next((one for one in adapters if one.outputs == 'final'), adapters[0])
             inputs = self._inputs(adapter)
@@ -167,13 +162,6 @@ class Exporter:
             return self.model.to(self.device).eval(), self.fit
         with self.step('Building the model and reading the checkpoint', 'set-up'), few_collections():
             return load_model(self.cfg, self.checkpoint, self.device, self.options)
-
-    def _adapt(self, model: nn.Module, level: str) -> Adapter:
-        stop_gradients(model)
-        adapter = build_adapter(model, self.section['task'], level, bool(self.section['inputs']['normalize']))
-        # Wrong names would go into the manifest: an error before minutes go into a file.
-        _ = adapter.classes
-        return adapter.to(self.device)
 
     def _inputs(self, adapter: Adapter) -> Inputs:
         adapter.guard_inputs(torch.empty(self.shape), self.section['inputs']['dynamic'] or ())
