@@ -17,8 +17,10 @@ Each message says what is wrong, where, and what to do next; the cause stays cha
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,12 +65,26 @@ class PatchError(MMExportError):
     """Report a target of a patch that upstream does not have."""
 
 
-class LoweringError(MMExportError):
-    """Report a failed lowering; `stack` is the Python stack of the operator that failed in a converter."""
+class Fact(Enum):
+    """Name what mmexport itself observed of a failure, for the diagnosis."""
 
-    def __init__(self, words: str, stack: str | None = None) -> None:
+    CRASH = 'the process ended'
+    WRITES_INPUT = 'the file writes into its input'
+    FIXED_SIZE = 'a size became a constant'
+    OTHER_DTYPE = 'an output has another dtype'
+
+
+class LoweringError(MMExportError):
+    """Report a failed lowering.
+
+    Attributes:
+        stack: the Python stack of the operator that failed in a converter.
+        fact: what mmexport observed, where it made the error itself.
+    """
+
+    def __init__(self, words: str, stack: str | None = None, fact: Fact | None = None) -> None:
         super().__init__(words)
-        self.stack = stack
+        self.stack, self.fact = stack, fact
 
 
 class EagerError(InputError):
@@ -89,6 +105,12 @@ def causes(exc: BaseException) -> list[BaseException]:
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
         chain.append(cause)
     return chain
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return ``, is it meant to be X`` for the known name that is most like `name`; '' if none is."""
+    close = get_close_matches(name, list(known), 1)
+    return f', is it meant to be {close[0]}' if close else ''
 
 
 def first_line(exc: BaseException) -> str:

@@ -12,7 +12,8 @@ Copy Count Create Cut Decide Declare Decompose Define Descend Describe Detect Di
 Explain Export Express Fill Filter Find Fix Format Give Hand Hide Hold Import Initialise Insert Isolate Judge Keep Let Limit List
 Load Lower Make Map Mark Mask Match Measure Mix Move Name Normalise Note Open Pad Pair Parse Pass Pool Print Provide Raise Read Record
 Redraw Refuse Remember Remove Rename Render Repair Repeat Replace Report Resize Restrict Return Rewrite Round Run Sample Scale
-Seed Set Share Show Solve Sort Stand Start Store Summarize Swap Sweep Tag Take Tell Test Trace Track Turn Verify Walk Work Wrap Write Yield
+Seed Set Share Show Signal Solve Sort Stand Start Store Summarize Swap Sweep Tag Take Tell Test Trace Track Try Turn Verify Walk Work
+Wrap Write Yield
 '''.split())
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Size(tuple):  # type: ignore[type-arg]
-    """Hold a size that is not copied: data samples copy their metas deeply, and a symbolic size refers to its whole environment."""
+    """Hold a size that deepcopy leaves shared: a symbolic size refers to the whole environment of its export."""
 
     def __deepcopy__(self, memo: Any) -> Size:
         return self

@@ -47,7 +47,8 @@ class Backbone(Adapter):
             features = getattr(self.model, name)(features)
         tensors = tuple(_tensors(features))
         if not tensors:
-            raise UnsupportedModelError(f'the {self.part} of {type(self.model).__name__} returns no float tensor')
+            raise UnsupportedModelError(f'the {self.part} of {type(self.model).__name__} returns no float tensor; export another part, '
+                                        'or the whole model')
         self.ranks = [feature.dim() for feature in tensors]
         return tensors
 

@@ -54,7 +54,7 @@ class Backend:
         return artifact
 
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
-        """Lower a part of a model, that takes and returns tensors, to see whether that can be done; returns its form halfway.
+        """Try to lower one module that takes and returns tensors; return its intermediate form.
 
         Args:
             moving: for each input the axes that change with the size or the batch of the picture, and must stay open.

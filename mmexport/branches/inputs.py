@@ -20,7 +20,7 @@ PICTURES = 3
 
 
 class Unclear(Exception):
-    """Report that eager lacks clear margins on this picture; another of the same size may have them."""
+    """Report that eager's margins on this picture are too small to compare; another of the same size may have larger ones."""
 
 
 # Runs eager on an input (its name, the image), and returns the sample with what was recorded; None where eager refuses the size.

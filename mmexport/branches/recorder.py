@@ -121,7 +121,7 @@ def _sizes(sizes: Any, counted: bool, foreign: bool) -> Any:
 
 
 def asker(frame: FrameType) -> FrameType:
-    """Pass over torch's own wrappers of a tensor's methods."""
+    """Return the first caller outside torch's wrappers of a tensor's methods."""
     while frame.f_back is not None and frame.f_code.co_filename in _WRAPPERS:
         frame = frame.f_back
     return frame

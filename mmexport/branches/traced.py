@@ -32,7 +32,7 @@ _ASKS = {_T.__index__, _T.__float__, _T.__format__, _T.__str__, _T.__repr__, _T.
 
 
 class _Asked(TorchFunctionMode):
-    """Note the user's lines that ask a tensor for its value."""
+    """Record lines of the user's that read a tensor's value."""
 
     def __init__(self) -> None:
         super().__init__()

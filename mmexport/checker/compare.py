@@ -15,14 +15,23 @@ Spec = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
 
 
+# Endings of keys in the floors.
+LOST, MEDIAN = ': lost', ': median'
+
+
 def lost_of(name: str) -> str:
     """Return the key in the floors of the share of instances that noise loses."""
-    return f'{name}: lost'
+    return name + LOST
 
 
 def median_of(name: str) -> str:
     """Return the key in the floors of the median error under noise."""
-    return f'{name}: median'
+    return name + MEDIAN
+
+
+def output_of(key: str) -> str:
+    """Return the output whose floor a key of the floors is of."""
+    return next((key.removesuffix(end) for end in (LOST, MEDIAN) if key.endswith(end)), key)
 
 
 def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], evidence: Tensors, *, sample: str, stage: str,

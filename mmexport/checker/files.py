@@ -92,5 +92,5 @@ def runner_of(manifest: Mapping[str, Any]) -> Any:
     backend = str(manifest['backend'])
     file = _others.get(backend) or FORMATS / backend / 'runner.py'
     if not backend.isidentifier() or not file.is_file():
-        raise ValueError(f'no loader for backend {backend!r}')
+        raise ValueError(f'no loader for backend {backend!r}: name its runner.py with --runner')
     return module_at(file)

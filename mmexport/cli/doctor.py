@@ -29,8 +29,13 @@ def doctor() -> int:
 def installed() -> dict[str, str]:
     """Return name and version of the distributions that matter here, of those that are installed."""
     from importlib import metadata
+    from importlib.util import find_spec
+    formats: list[str] = []
+    if find_spec('torch') is not None:
+        from ..backends.base import format_packages
+        formats = format_packages()
     names = ('torch', 'torchvision', 'mmengine', 'mmcv', 'mmcv-lite', 'mmdet', 'mmsegmentation', 'mmpretrain', 'numpy', 'setuptools',
-             'onnx', 'onnxruntime', 'onnxruntime-gpu', 'onnxscript', 'openvino', 'torch-tensorrt', 'tensorrt', 'safetensors', 'ray')
+             'onnxruntime-gpu', 'tensorrt', 'safetensors', 'ray', *formats)
     versions: dict[str, str] = {}
     for name in names:
         try:

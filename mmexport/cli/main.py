@@ -30,7 +30,8 @@ class Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith('-'):
             close = get_close_matches(args[0], COMMANDS, 1)
-            ctx.fail(f'there is no command {args[0]!r}' + (f'; is it meant to be {close[0]}?' if close else ''))
+            remedy = f'is it meant to be {close[0]}?' if close else f'there are {", ".join(COMMANDS)}'
+            ctx.fail(f'there is no command {args[0]!r}; {remedy}')
         return super().resolve_command(ctx, args)
 
 

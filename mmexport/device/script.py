@@ -99,4 +99,4 @@ def _check_same(path: str | Path, out: str | Path, image: Tensor) -> None:
         expected, actual = (tree_leaves(load_script(place)(image)) for place in (path, out))
     if len(expected) != len(actual) or not all(torch.equal(one, other) if isinstance(one, Tensor) else one == other
                                             for one, other in zip(expected, actual, strict=True)):
-        raise InputError(f'{out} does not equal {path} on the CPU, and must not be used')
+        raise InputError(f'{out} does not equal {path} on the CPU, and must not be used; export the model again')

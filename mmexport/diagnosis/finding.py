@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from ..errors import Fact
 from .calls import Call
 from .remedies import remedy_for
 
@@ -65,12 +66,12 @@ class Diagnosis:
 
 
 def finding(backend: str, stage: str, call: Call | None, module: nn.Module, message: str, place: tuple[str, int] | None = None,
-            op: str | None = None, tried: int = 0) -> Diagnosis:
+            op: str | None = None, tried: int = 0, fact: Fact | None = None) -> Diagnosis:
     """Create a finding with class, source line, cause and remedy."""
     known = place is not None
     file, line = place or _class_place(module)
     source = linecache.getline(file, line).strip() if file and line and known else None
-    cause, remedy = remedy_for(message, source or '', stage)
+    cause, remedy = remedy_for(message, source or '', stage, fact)
     return Diagnosis(backend, stage, str(call) if call else '', type(module).__name__, file, line, source, op, message, cause, remedy,
                      tried)
 

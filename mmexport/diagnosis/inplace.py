@@ -12,7 +12,7 @@ from .places import of_the_model
 
 
 def who_writes_into(adapter: Adapter, image: Tensor) -> tuple[Call | None, nn.Module, tuple[str, int] | None]:
-    """Return the call that changed the picture, its module, and the line."""
+    """Find the call, the module and the line that write into the input."""
     picture = image.clone()
     lines = Lines(picture, image)
     with torch.no_grad(), watching(adapter.model, lambda call, args, kwargs: lines.stack.append(call),

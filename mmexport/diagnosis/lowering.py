@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..backends import Backend
-from ..errors import LoweringError, first_line
+from ..errors import Fact, LoweringError, first_line
 from .calls import Call, list_calls, record
 from .finding import Diagnosis, Say, finding
 from .parts import Part
@@ -47,7 +47,8 @@ def why_not_lowered(backend: Backend, adapter: Adapter, image: Tensor, other: Te
         else:
             module = adapter if at is None else adapter.model.get_submodule(at.path)
             stage = 'refused' if refused else 'lowering'
-            return finding(backend.name, stage, at, module, str(error), place_of(error), operator_of(error), tried), smallest
+            return finding(backend.name, stage, at, module, str(error), place_of(error), operator_of(error), tried,
+                           error.fact), smallest
 
 
 def _failure(backend: Backend, part: Part, again: tuple[Tensor, ...] | None) -> LoweringError | None:
@@ -63,7 +64,7 @@ def _failure(backend: Backend, part: Part, again: tuple[Tensor, ...] | None) -> 
             run(*again)
     except (RuntimeError, ValueError, AssertionError) as exc:
         return LoweringError(f'some code turns a size into a number: lowered with {_shapes(part.inputs)}, it does not take '
-                             f'{_shapes(again)}: {first_line(exc)}')
+                             f'{_shapes(again)}: {first_line(exc)}', fact=Fact.FIXED_SIZE)
     return None
 
 

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from ..adapters import Adapter
 from ..backends import Backend
 from ..checker.comparison import SLACK, WORST
-from ..errors import first_line
+from ..errors import Fact, first_line
 from .calls import Call, list_calls, record, tensors_of
 from .finding import Diagnosis, Say, class_lines, finding
+from .remedies import Reason
 from .tapped import INPUT, Tapped, Values
 
 FOLDED = 'with its modules watched it is right: folded, the fault is in what the format joins across modules'
@@ -60,7 +61,7 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
         at, _, message = wrong
     module = adapter if at is None else adapter.model.get_submodule(at.path)
     place, warning = _warned(backend, adapter, example, module) if stage == 'traced' else (None, '')
-    return finding(backend.name, stage, at, module, f'{message}{warning}', place, None, tried)
+    return finding(backend.name, stage, at, module, f'{message}{warning}', place, None, tried, getattr(message, 'fact', None))
 
 
 def first_wrong(right: Values, values: Values, tolerance: float, jumps: bool) -> tuple[Call, str, str] | None:
@@ -91,7 +92,8 @@ def why_patched_differs(adapter: Adapter, image: Tensor, patched: Any, tolerance
             break
         at, _, message = wrong
     module = adapter if at is None else adapter.model.get_submodule(at.path)
-    return finding('eager', 'patched', at, module, message or 'differs after the last module')
+    return finding('eager', 'patched', at, module, message or 'differs after the last module',
+                   fact=getattr(message, 'fact', None))
 
 
 class Refused(Exception):
@@ -141,9 +143,9 @@ def differs(expected: Sequence[Tensor], actual: Sequence[Tensor], tolerance: flo
     """Return the error of the first wrong tensor, in one line."""
     for one, other in zip(expected, actual, strict=False):
         if one.shape != other.shape:
-            return f'shape {tuple(other.shape)} instead of {tuple(one.shape)}: a size may be baked into the graph'
+            return Reason(f'shape {tuple(other.shape)} instead of {tuple(one.shape)}: a size may be baked into the graph', Fact.FIXED_SIZE)
         if one.dtype != other.dtype:
-            return f'dtype {other.dtype} instead of {one.dtype}'
+            return Reason(f'dtype {other.dtype} instead of {one.dtype}', Fact.OTHER_DTYPE)
         if not one.numel():
             continue
         if not one.is_floating_point():
@@ -167,7 +169,7 @@ def _warned(backend: Backend, adapter: Adapter, example: Tensor, module: nn.Modu
         return None, ''
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter('always')
-        torch.jit.trace(adapter, (example.clone(),), check_trace=False)
+        torch.jit.trace(adapter, adapter.inputs_of(example.clone()), check_trace=False)
     for warning in caught:
         if issubclass(warning.category, torch.jit.TracerWarning) and warning.filename == lines[0] and warning.lineno in lines[1]:
             return (warning.filename, warning.lineno), '; ' + str(warning.message).split('. ')[0].split(' might cause')[0]

@@ -4,21 +4,35 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ..errors import Fact
+
+
+class Reason(str):
+    """Hold a message with the fact that it states, if that is one of `Fact`."""
+
+    fact: Fact | None
+
+    def __new__(cls, words: str, fact: Fact | None = None) -> Reason:
+        reason = super().__new__(cls, words)
+        reason.fact = fact
+        return reason
+
 
 class Remedy(NamedTuple):
-    """Describe a known cause: a pattern `source` in the line of code, or `message` in the error."""
+    """Describe a known cause: a pattern `source` in the line of code, `message` in an exporter's error, or a `fact` of mmexport's own."""
 
     cause: str
     words: str
     source: str | None = None
     message: str | None = None
+    fact: Fact | None = None
 
 
 REMEDIES = (
     Remedy('a crash of the runtime', 'take another version of it, or leave its last optimizations out, and report it there with the file; '
-           'code -9 is the system, for want of memory', message=r'died with code'),
+           'code -9 is the system, for want of memory', fact=Fact.CRASH),
     Remedy('in-place on the input', 'the next user of that tensor gets something else: write x = x * 2 instead of x *= 2, or clone first',
-           message=r'writes into its input'),
+           fact=Fact.WRITES_INPUT),
     Remedy('.item()', 'keep the value a tensor: torch.where instead of if, arithmetic with the 0-dimensional tensor itself',
            source=r'\.item\(\)', message=r'Tensor\.item'),
     Remedy('.tolist() or a loop over tensor values', 'a loop over values is written out for the example; use tensor operations',
@@ -34,9 +48,9 @@ REMEDIES = (
            message=r'data-dependent|GuardOnDataDependent|Python boolean|unbacked'),
     Remedy('size baked by int() or float()', 'int(), float(), round() and math.* turn a traced size into a number: stay with integer '
            'arithmetic on x.shape, or patch it with mmexport.ops.sizes', source=r'\b(int|float|round|math\.\w+)\(',
-           message=r'turns a size into a number|Python (integer|float|number|index)|size may be baked|Specializations? unexpectedly'),
+           message=r'Python (integer|float|number|index)|Specializations? unexpectedly', fact=Fact.FIXED_SIZE),
     Remedy('a dtype that changed', 'a cast was lost or added on the way; compare the dtypes of the module before and after',
-           message=r'^dtype |dtype torch\.\S+ instead of'),
+           fact=Fact.OTHER_DTYPE),
     Remedy('no operator of that name in the format', 'write it with operations that the format has, in a patch; --outputs raw leaves '
            'out what decides after the network', message=r'No ONNX function found|No conversion rule|not supported|UnsupportedOperator|'
            r'no decompositions? registered'),
@@ -50,10 +64,10 @@ BRANCHES = {
 }
 
 
-def remedy_for(message: str, source: str, stage: str) -> tuple[str | None, str | None]:
+def remedy_for(message: str, source: str, stage: str, fact: Fact | None = None) -> tuple[str | None, str | None]:
     """Return cause and remedy for an error message and its line; (None, None) if unknown."""
     for remedy in REMEDIES:
-        if _fits(remedy.source, source) or _fits(remedy.message, message):
+        if _fits(remedy.source, source) or _fits(remedy.message, message) or (fact is not None and remedy.fact is fact):
             return remedy.cause, remedy.words
     if stage == 'file':
         return 'the conversion', ('the model is followed rightly and the file computes another value: compare the module alone, and report '

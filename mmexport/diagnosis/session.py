@@ -19,7 +19,7 @@ from ..checker.check import EAGER
 from ..checker.comparison import REFUSED, WRITES, Comparison
 from ..checker.reduced import FULL, REDUCED, STANDS_OUT
 from ..checker.samples import Sample
-from ..errors import LoweringError, first_line
+from ..errors import Fact, LoweringError, first_line
 from ..utils.progress import Progress
 from ..verification.expected import model_floors
 from ..verification.patched_eager import patched_rows
@@ -79,7 +79,7 @@ class DiagnosisSession:
             wrong = next((row for row in failing if row.kind != REFUSED), failing[0] if failing else None)
             if wrong and check.died:
                 message = f'{wrong.problem}; it is not looked into, for it would end this process too'
-                self.diagnoses.append(finding(backend.name, 'file', None, adapter, message))
+                self.diagnoses.append(finding(backend.name, 'file', None, adapter, message, fact=Fact.CRASH))
             elif wrong:
                 with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches(), adapter.unguarded():
                     diagnosis, part = self._where(backend, adapter, samples, wrong)
@@ -119,7 +119,8 @@ class DiagnosisSession:
             return finding(backend.name, 'file', None, adapter, message), None
         if wrong.kind == WRITES:
             call, module, place = who_writes_into(adapter, image)
-            return finding(backend.name, 'traced', call, module, str(wrong.problem), place), None
+            return finding(backend.name, 'traced', call, module, str(wrong.problem), place,
+                           fact=Fact.WRITES_INPUT), None
         if wrong.kind == REFUSED:
             error = LoweringError(str(wrong.problem))
             return why_not_lowered(backend, adapter, self._example(backend, example), image, error, self.step.say, refused=True)

@@ -53,7 +53,7 @@ def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Rep
 
 @contextmanager
 def stopped_runs_noted(work_dir: Path, **facts: Any) -> Iterator[None]:
-    """Let ``report.json`` say that the last run stopped, where it would go on saying what an earlier run found.
+    """Mark ``report.json`` as that of an interrupted run, which would otherwise show the result of an earlier run.
 
     A file of an earlier run stays in its folder, with its own report.
 
@@ -91,4 +91,4 @@ def _refuse_what_was_changed(artifact: Artifact) -> None:
     """Raise if the file is not the one that was checked."""
     reason = stale(artifact.folder, Artifact.read(artifact.folder).manifest)
     if reason:
-        raise VerificationError(f'after it was checked, {reason}')
+        raise VerificationError(f'after it was checked, {reason}; export again, and let nothing else write into the work dir')

@@ -122,7 +122,8 @@ def check_device(device: str | torch.device) -> torch.device:
     if device.type == 'cuda':
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:
-            raise SetupError(f'{device} was asked for, but torch {torch.__version__} sees {count} CUDA devices here')
+            raise SetupError(f'{device} was asked for, but torch {torch.__version__} sees {count} CUDA devices here; take --device cpu, or '
+                             'install a torch with CUDA')
     return device
 
 

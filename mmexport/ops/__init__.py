@@ -4,6 +4,8 @@ An op is added here, with its forms, the form that each format takes, and a prob
 
 No file has an ``mmexport::`` operator: every form is made of operators that the formats have. Importing this package registers the ops.
 """
-from . import adaptive_pooling, deformable_attention, deformable_conv, mask_enlarging
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = ['adaptive_pooling', 'deformable_attention', 'deformable_conv', 'mask_enlarging']
+for _module in iter_modules(__path__):
+    import_module(f'{__name__}.{_module.name}')

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ..errors import ConfigError, PatchError
+from ..errors import ConfigError, PatchError, meant
 from ..registry import PATCHES
 from .patch import Applied, Environment, Patch
 from .targets import in_use, installed_at_all, replace_target
@@ -43,7 +43,9 @@ def resolve(patches: str | Sequence[Any]) -> list[Patch]:
         else:
             spec = {'type': item} if isinstance(item, str) else dict(item)
             if spec.get('type') not in PATCHES.module_dict:
-                raise ConfigError(f"export.patches names {spec.get('type')!r}, which is not registered; there are "
+                name = spec.get('type')
+                close = meant(str(name), PATCHES.module_dict)
+                raise ConfigError(f"export.patches names {name!r}, which is not registered{close}; there are "
                                  f"{', '.join(PATCHES.module_dict)}. A patch of your own: name its module in custom_imports")
             patches_by_name[spec['type']] = PATCHES.build(spec)
     return list(patches_by_name.values())

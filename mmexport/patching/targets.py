@@ -93,7 +93,7 @@ def _locate(target: str) -> tuple[Any, str]:
             raise PatchError(f'{target} does not exist in {_installed(parts[0])}: {exc}. The patch was written for another version; '
                              'leave it out with export.patches, or report it') from exc
         return owner, parts[-1]
-    raise PatchError(f'{target} does not exist in {_installed(parts[0])}')
+    raise PatchError(f'{target} does not exist in {_installed(parts[0])}; leave the patch out with export.patches')
 
 
 def installed_at_all(package: str) -> bool:

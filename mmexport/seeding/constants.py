@@ -1,4 +1,4 @@
-"""Draw at random what initialisation leaves constant: it would hide an error, or cut a part of the network off its input."""
+"""Redraw parameters that initialisation leaves constant, which would hide errors or disconnect a part of the network."""
 from __future__ import annotations
 
 import math

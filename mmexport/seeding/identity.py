@@ -125,7 +125,7 @@ def _clip(ffn: nn.Module, rows: Tensor, codes: Tensor) -> None:
 
 
 def _name(ffn: nn.Module, rows: Tensor, codes: Tensor, generator: torch.Generator) -> None:
-    """Set one unit for each code, active for its query only, which adds that query's random vector."""
+    """Set one hidden unit for each query, which adds the query's random vector."""
     first, last = _linears(ffn)
     read = codes[:len(first.weight)] @ _read(rows.shape[-1], codes.shape[1])
     products = (rows[:, :len(read)] * read).sum(-1)

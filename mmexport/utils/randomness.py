@@ -15,7 +15,7 @@ SEED = 0
 
 @contextmanager
 def drawn_alike() -> Iterator[None]:
-    """Seed all generators inside the block, and restore their states."""
+    """Make random numbers repeatable inside the block, and restore the states of all generators."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(SEED)

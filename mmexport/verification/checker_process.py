@@ -1,4 +1,4 @@
-"""Start the process that checks a file while the file is being made: its imports take seconds, and lowering one core."""
+"""Start the checker process during lowering, so that its imports, which take seconds, overlap with it."""
 from __future__ import annotations
 
 import json

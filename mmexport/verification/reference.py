@@ -9,6 +9,7 @@ import torch
 
 from ..adapters import Adapter
 from ..branches import Branches
+from ..checker.compare import output_of
 from ..checker.samples import Sample
 from ..inputs.shapes import Plan
 from .test_step import RAW_HOLDS_NONE, PipelineCheck
@@ -56,5 +57,5 @@ def reference_key(adapter: Adapter, *options: Any) -> str:
 
 
 def _raw_sample(sample: Sample) -> Sample:
-    floors = {key: floor for key, floor in sample.floors.items() if key.split(': ')[0] in sample.raw}
+    floors = {key: floor for key, floor in sample.floors.items() if output_of(key) in sample.raw}
     return Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, floors=floors, inputs=sample.inputs)

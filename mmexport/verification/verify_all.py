@@ -22,7 +22,7 @@ RAW_SAMPLES = 4
 
 @dataclass(frozen=True)
 class Proof:
-    """Check files one after another, each in a new process; call it with the patches off."""
+    """Verify all artifacts of one run, each in a new process; call it with the patches off."""
 
     adapter: Adapter
     tolerance: float

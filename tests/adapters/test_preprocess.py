@@ -43,7 +43,7 @@ def test_mmsegs_own_is_read_rightly(options: dict[str, Any], inside: bool) -> No
     assert preprocess.describe()['mean'] == pytest.approx([123.7, 116.3, 103.5])
 
 
-def test_the_order_of_six_channels_is_what_the_model_makes_of_it() -> None:
+def test_the_order_of_six_channels_follows_the_model() -> None:
     """mmseg swaps three channels and no others."""
     model = nn.Module()
     model.data_preprocessor = kinds()[0](mean=[123.7, 116.3, 103.5] * 2, std=[58.4, 57.1, 57.4] * 2, bgr_to_rgb=True)
@@ -87,7 +87,7 @@ def test_one_that_treats_some_pictures_otherwise_is_found(habit: str) -> None:
     assert 'mean' not in outside.describe()
 
 
-def test_a_picture_that_the_models_class_refuses_is_no_other_way() -> None:
+def test_a_picture_that_the_model_refuses_is_ignored() -> None:
     class Small(kinds()[0]):  # type: ignore[misc]
         def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
             if max(data['inputs'][0].shape) > 600:

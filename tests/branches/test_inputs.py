@@ -57,7 +57,7 @@ def test_a_size_that_turns_a_branch_is_added() -> None:
     assert not branches.unresolved
 
 
-def test_another_picture_is_taken_where_eager_is_not_sure_of_one() -> None:
+def test_another_picture_replaces_one_without_clear_margins() -> None:
     requested: list[float] = []
 
     def add(name: str, image: Tensor) -> Any:
@@ -117,7 +117,7 @@ def test_the_ranges_leave_out_what_could_not_be_compared() -> None:
     assert any(line.startswith('ranges made smaller: ') and 'test_inputs.py' in line for line in actual.branches.lines())
 
 
-def test_a_size_between_inputs_that_must_stay_cannot_be_left_out() -> None:
+def test_a_size_between_kept_inputs_cannot_be_excluded() -> None:
     def add(name: str, image: Tensor) -> Any:
         raise Unclear(name)
 

@@ -100,7 +100,7 @@ def test_a_repro_counts_only_with_the_same_error(stage: str, message: str, stder
 @pytest.mark.parametrize(('code', 'shown'), [
     ('pass', None), ('raise ValueError("boxes must be sorted")', ''),
     ('raise KeyError("x")', "alone it ends with another error: KeyError: 'x'")])
-def test_a_repro_is_run_and_one_that_does_not_fail_shows_nothing(code: str, shown: str | None, tmp_path: Path) -> None:
+def test_a_repro_that_does_not_fail_is_removed(code: str, shown: str | None, tmp_path: Path) -> None:
     message = 'lowering failed: ValueError: boxes must be sorted'
     actual = Diagnosis('onnx', 'lowering', 'part', 'Part', None, None, None, None, message, None, None)
     (tmp_path / 'repro.py').write_text(code)

@@ -93,7 +93,7 @@ def test_one_size_only_is_found() -> None:
     assert rules.reason == 'no'
 
 
-def test_a_photograph_may_cost_about_as_much_as_the_other_inputs() -> None:
+def test_the_size_of_a_photograph_is_limited() -> None:
     assert within_budget((1, 3, 512, 1024), (1024, 2048))
     assert within_budget((1, 3, 512, 512), (800, 1333))
     assert not within_budget((1, 3, 512, 512), (1200, 1600))

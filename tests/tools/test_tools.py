@@ -178,7 +178,7 @@ def test_a_size_that_the_model_itself_refuses_is_one_line(project: Path, tmp_pat
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_users_project_with_its_own_imports_is_taken_untouched(project: Path, tmp_path: Path) -> None:
+def test_a_users_project_with_its_own_imports_is_unchanged(project: Path, tmp_path: Path) -> None:
     """Another repository: its own backbone, registered by a module that its config imports, and its own patch."""
     (tmp_path / 'own_net.py').write_text(
         'from mmseg.registry import MODELS\nfrom mmseg.models import MixVisionTransformer\n'

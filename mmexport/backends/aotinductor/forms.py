@@ -2,7 +2,7 @@
 
 It writes each of these as a gather and computes, for every element that it reads, where that lies. Sizes are open, so that is a division
 of integers for each, and none of it vectorizes; and what comes before the operator (a norm, a ReLU) is computed again at every read. Here
-a resize is two products with matrices of weights, as a pooling is in `mmexport.ops.adaptive_pooling`; the others are slices put together.
+a resize is two products with matrices of weights, and the others are slices put together.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...ops.mask_enlarging import weights
+from ...utils.bilinear import bilinear_weights
 from ...utils.skipped import skip
 from ..exported.internals.decomposing import decomposed_by_node
 from ..exported.internals.layout_guards import drop_layout_guards, questions_of_the_model
@@ -62,7 +62,8 @@ def resized(x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, s
     """Compute ``F.interpolate(..., mode='bilinear')``: (N, C, H, W) -> (N, C, h, w)."""
     factors: Sequence[float | None] = scale_factors or (None, None)
     sizes = output_size or [torch.sym_int(side * factor) for side, factor in zip(x.shape[2:], scale_factors or (), strict=True)]
-    down, across = (weights(side, size, align_corners, factor, x) for side, size, factor in zip(x.shape[2:], sizes, factors, strict=True))
+    down, across = (bilinear_weights(side, size, align_corners, factor, x)
+                    for side, size, factor in zip(x.shape[2:], sizes, factors, strict=True))
     return torch.matmul(down, torch.matmul(x, across.transpose(0, 1)))
 
 

@@ -18,24 +18,25 @@ MASKS = 4  # Axes: image, query, height, width.
 
 @contextmanager
 def helped_on() -> Iterator[None]:
-    """Apply all of them."""
+    """Apply all Inductor workarounds inside the block."""
     with undecided_is_false(), sums_multiplied_out(), masks_compared_by_torch():
         yield
 
 
 @contextmanager
 def undecided_is_false() -> Iterator[None]:
-    """Let a comparison of two strides that torch cannot decide be false, as its caller does for all others.
+    """Return False for comparisons of strides that torch cannot decide, as its caller does for other undecided ones.
 
     Of sizes like (a + 1) * (b + 1) sympy's remainder has a division in it, for which torch knows no range and raises ValueRangeError,
     though what it asks is only whether a layout may stay as it is; "no" makes it copy. SegFormer's sizes are such. Checked on torch 2.13.0
     (``_inductor/ir.py``, ``Layout._stride_expr_ge_or_false``); where there is no such method, nothing is changed.
     """
-    from torch._inductor.ir import Layout
-    from torch.utils._sympy.value_ranges import ValueRangeError
-    original = vars(Layout).get('_stride_expr_ge_or_false')
-    if original is None:
-        skip("Inductor's comparison of strides", 'Layout has no _stride_expr_ge_or_false')
+    try:
+        from torch._inductor.ir import Layout
+        from torch.utils._sympy.value_ranges import ValueRangeError
+        original = vars(Layout)['_stride_expr_ge_or_false']
+    except (ImportError, KeyError) as exc:
+        skip("Inductor's comparison of strides", f'{type(exc).__name__}: {exc}')
         yield
         return
 
@@ -60,10 +61,11 @@ def sums_multiplied_out() -> Iterator[None]:
     sum of remainders of rolled and padded positions, on which sympy's simplify tries every rule: the whole model did not compile in 2400 s.
     Checked on torch 2.13.0 (``_inductor/sizevars.py``, ``stride_at`` and ``simplify_index_in_vec_range``).
     """
-    from torch._inductor import sizevars
-    original = getattr(sizevars, 'sympy', None)
-    if original is None:
-        skip("Inductor's simplification of indices", 'sizevars has no sympy')
+    try:
+        from torch._inductor import sizevars
+        original = vars(sizevars)['sympy']
+    except (ImportError, KeyError) as exc:
+        skip("Inductor's simplification of indices", f'{type(exc).__name__}: {exc}')
         yield
         return
     sizevars.sympy = _Sympy()  # type: ignore[assignment]

@@ -77,8 +77,8 @@ def _right(backend: ProgramBackend, form: str, device: torch.device, op: Op) -> 
         run = trial.load(artifact, device)
         pairs = []
         for batch in (1, 3):
-            image = torch.randn(batch, 3, 16, 16, generator=generator).to(device)
-            pairs.append((probe(image)[0], run(image)[0].to(device)))
+            sample = torch.randn(batch, 3, 16, 16, generator=generator).to(device)
+            pairs.append((probe(sample)[0], run(sample)[0].to(device)))
     return all(one.shape == other.shape and float((one - other).abs().max()) <= TOLERANCE * float(one.abs().max())
                for one, other in pairs)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ...adapters import Adapter
-from ...errors import LoweringError, MMExportError, first_line
+from ...errors import Fact, LoweringError, MMExportError, first_line
 from ...ops.op import EXPORTED, forms_for, with_forms
 from ..base import name_of
 from ..examples import generic, input_specs_of, inputs_for, largest_checked
@@ -64,7 +64,7 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
 
 def _holding_for(checked: Mapping[str, Sequence[int]], program: ExportedProgram, other: Tensor, adapter: Adapter, dynamic: Sequence[str],
                  forms: dict[str, str]) -> ExportedProgram:
-    """Return `program`; where it refuses a corner of the `checked` ranges, one that is made with `other` and refuses none."""
+    """Return `program`, or one made with another example if `program` refuses a checked size and the other does not."""
     specs = input_specs_of(adapter)
     try:
         if refused_corner(program, other, dynamic, checked, specs):
@@ -89,7 +89,7 @@ def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[S
         fixed = [axis for axis in axes if is_fixed(node.meta['val'].shape[axis], program)]
         if fixed:
             raise LoweringError(f'torch.export of {name_of(part)} fixes axis {fixed[0]} of its input {number} to the size of the example: '
-                                'some code turns a size into a number')
+                                'some code turns a size into a number', fact=Fact.FIXED_SIZE)
     return program
 
 
@@ -131,7 +131,8 @@ def _check_open(program: ExportedProgram, dynamic: Sequence[str], adapter: Adapt
     fixed = [name for name in dynamic if any(is_fixed(side, program) for side in sides.get(name, ()))]
     if fixed:
         raise LoweringError(f'torch.export of {type(adapter.model).__name__} fixes {" and ".join(fixed)} to the size of its example: some '
-                            'code turns a size into a number. Leave the axis out of export.inputs.dynamic, or patch that code')
+                            'code turns a size into a number. Leave the axis out of export.inputs.dynamic, or patch that code',
+                            fact=Fact.FIXED_SIZE)
 
 
 @contextmanager

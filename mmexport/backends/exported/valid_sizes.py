@@ -94,7 +94,8 @@ def conditions_of(program: ExportedProgram, specs: Sequence[InputSpec] = (IMAGE,
     try:
         check_known(conditions, dict(zip(AXIS, (2, 480, 544), strict=True)))
     except ValueError as exc:
-        raise LoweringError(f'the model branches on its sizes by a function that a manifest cannot hold: {exc}') from exc
+        raise LoweringError(f'the model branches on its sizes by a function that a manifest cannot hold: {exc}; '
+                            'write it with comparisons of whole numbers, or export to TorchScript') from exc
     return conditions
 
 

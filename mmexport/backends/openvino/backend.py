@@ -123,7 +123,7 @@ def _without_mod(graph: fx.Graph) -> None:
 
 
 def _told_apart(graph: fx.Graph) -> list[fx.Node]:
-    """Make outputs distinct tensors: clones are one tensor to OpenVINO, and a diagnosis asks for both."""
+    """Make every output a distinct tensor, because OpenVINO merges clones."""
     end = graph.output_node()
     answers: list[Any] = list(end.args[0])  # type: ignore[arg-type]
     tensors: set[fx.Node] = set()

@@ -67,7 +67,7 @@ class TorchScript(Backend):
         steps['device_literals_fixed'] = follow_input_device(frozen.graph, list(frozen.graph.inputs())[1])
         remaining = device_literals(frozen.graph)
         if remaining:
-            raise LoweringError(f'the graph still names devices: {", ".join(sorted(set(remaining)))}')
+            raise LoweringError(f'the graph still names devices: {", ".join(sorted(set(remaining)))}; mmexport audit shows the lines')
         steps.update(device_literals=0, dtype_literals=dtype_literals(frozen.graph))
         manifest = self.signed(manifest, steps)
         folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,8 @@ class TorchScript(Backend):
             warnings.simplefilter('ignore')
             remaining = device_literals(torch.jit.load(str(path), map_location='cpu').inlined_graph)
         if remaining:
-            raise LoweringError(f'{path.name} names devices after saving: {", ".join(sorted(set(remaining)))}')
+            raise LoweringError(f'{path.name} names devices after saving: {", ".join(sorted(set(remaining)))}; mmexport audit shows the '
+                                'lines')
 
 
 class First(nn.Module):

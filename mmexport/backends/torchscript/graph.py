@@ -31,24 +31,24 @@ def device_literals(graph: Any) -> list[str]:
     return [node.s('value') for node in _literals(graph)]
 
 
-def follow_input_device(graph: Any, image: Any) -> int:
-    """Replace every device literal by the device of `image`; return how many there were.
+def follow_input_device(graph: Any, first_input: Any) -> int:
+    """Replace every device literal by the device of `first_input`; return how many there were.
 
-    A tracer records ``device=x.device`` as the constant it was during the export. ``prim::device(image)`` is evaluated on
+    A tracer records ``device=x.device`` as the constant it was during the export. ``prim::device(first_input)`` is evaluated on
     every call, so one file serves ``cpu``, ``cuda:0`` and ``cuda:1``; it survives saving and loading.
     """
     literals = list(_literals(graph))
     if literals:
-        device = device_of(graph, image)
+        device = device_of(graph, first_input)
         for node in literals:
             node.output().replaceAllUsesWith(device)
             node.destroy()
     return len(literals)
 
 
-def device_of(graph: Any, image: Any) -> Any:
-    """Insert at the top of `graph` a value that is the device of `image` on every call."""
-    device_node = graph.create('prim::device', [image])
+def device_of(graph: Any, first_input: Any) -> Any:
+    """Insert at the top of `graph` a value that is the device of `first_input` on every call."""
+    device_node = graph.create('prim::device', [first_input])
     device_node.output().setType(torch._C.DeviceObjType.get())
     graph.prependNode(device_node)
     return device_node.output()

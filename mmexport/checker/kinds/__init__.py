@@ -44,6 +44,6 @@ def kind_of(name: str) -> Any:
     file = _others.get(name)
     if file is None:
         if not name.isidentifier() or not (Path(__file__).parent / f'{name}.py').is_file():
-            raise ValueError(f'this checker does not know outputs of kind {name!r}')
+            raise ValueError(f'this checker does not know outputs of kind {name!r}: name its module with --kind {name}=FILE')
         return importlib.import_module(f'.{name}', __package__)
     return module_at(file)

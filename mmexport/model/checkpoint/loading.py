@@ -45,14 +45,15 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
     model_state = model.state_dict()
     # torch writes num_batches_tracked only since 1.0 and inference never reads it.
     expected_keys = {key for key in model_state if not key.endswith('num_batches_tracked')}
-    misshaped = tuple(f'{key}: {tuple(state.tensors[key].shape)} in the file, {tuple(model_state[key].shape)} in the model'
-                      for key in sorted(model_state) if key in state.tensors and state.tensors[key].shape != model_state[key].shape)
-    missing = tuple(sorted(expected_keys - state.tensors.keys()))
+    shapes = {key: f'{key}: {tuple(state.tensors[key].shape)} in the file, {tuple(model_state[key].shape)} in the model'
+              for key in sorted(model_state) if key in state.tensors and state.tensors[key].shape != model_state[key].shape}
+    misshaped, missing = tuple(shapes.values()), tuple(sorted(expected_keys - state.tensors.keys()))
     unexpected = tuple(sorted(state.tensors.keys() - model_state.keys()))
     report = LoadReport(state.source, len(expected_keys), missing, unexpected, misshaped)
     lost = len(missing) + len(misshaped)
-    buffers = _computed(model, {line.split(':')[0] for line in missing + misshaped}, rebuild)
-    needed = tuple(line for line in missing + misshaped if _is_read(line.split(':')[0], buffers))
+    lines = {**{key: key for key in missing}, **shapes}
+    buffers = _computed(model, set(lines), rebuild)
+    needed = tuple(line for key, line in lines.items() if _is_read(key, buffers))
     if (needed or lost > MAX_MISSING * len(expected_keys)) and not allow_partial:
         first = (needed or missing)[0]
         raise CheckpointError(

@@ -49,7 +49,7 @@ def read_state_dict(path: str | Path, ema: bool = False, trust: bool = False, ke
     tensors = {_WRAPPERS.sub('', key): _plain(value, keep_half) for key, value in weights.items()
                if isinstance(value, torch.Tensor)}
     if not tensors:
-        raise CheckpointError(f'{path} holds no tensors under {source!r}')
+        raise CheckpointError(f'{path} holds no tensors under {source!r}; is it the checkpoint of a model?')
     meta = content.get('meta')
     return StateDict(tensors, source, dict(meta) if isinstance(meta, Mapping) else {})
 
@@ -96,7 +96,7 @@ def _refuse_other_files(path: Path) -> None:
     if 'constants.pkl' in names:
         raise CheckpointError(f'{path} is a TorchScript file, not a checkpoint: give the .pth that it was exported from')
     if 'data.pkl' not in names:
-        raise CheckpointError(f'{path} is a zip file without data.pkl, not a checkpoint')
+        raise CheckpointError(f'{path} is a zip file without data.pkl, not a checkpoint: give a file that torch.save wrote')
 
 
 def _pick(content: Mapping[str, Any], ema: bool, path: Path) -> tuple[Mapping[str, Any], str]:

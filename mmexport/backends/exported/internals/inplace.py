@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 
 
 class AsAWholeError(Exception):
-    """Report a case that only tracing the whole program again resolves."""
+    """Signal that the whole program must be traced again."""
 
 
 class Writes:

@@ -42,7 +42,7 @@ _RESHAPING = frozenset({'aten::view', 'aten::reshape', 'aten::_unsafe_view', 'at
 
 @dataclass
 class Questions:
-    """Hold the questions about symbolic sizes that were asked while a program was made.
+    """Record the comparisons of symbolic sizes that were made during an export.
 
     Attributes:
         by_model: conditions by which code outside of torch branches, in canonical form. One that torch asked first gives no check of its
@@ -158,7 +158,7 @@ def _stays(expression: Any, questions: Questions) -> bool:
 
 
 def _asked_for_memory(frame: FrameType | None) -> bool:
-    """Return whether one of torch's functions on contiguity and strides asks, or an operator that gives a tensor another shape."""
+    """Return whether the comparison comes from a contiguity, stride or reshape check in torch."""
     while frame is not None and frame.f_code.co_filename.startswith(_MACHINERY):
         frame = frame.f_back
     if frame is None:
