@@ -90,7 +90,7 @@ def test_unknown_backend_has_no_loader() -> None:
     assert torchscript is runner_of(dict(backend='torchscript'))
     assert str(torchscript.__file__).endswith('backends/torchscript/runner.py')
     for backend in ('tflite', '__init__', 'exported', '../checker'):
-        with pytest.raises(ValueError, match=f"^no loader for backend '{backend}'$"):
+        with pytest.raises(ValueError, match=f"^no loader for backend '{backend}': name its runner.py with --runner$"):
             runner_of(dict(backend=backend))
 
 
