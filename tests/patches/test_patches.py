@@ -10,10 +10,12 @@ import torch
 from mmengine.registry import DefaultScope
 from torch import Tensor, nn
 
+from mmexport.backends.exported.internals.open_sizes import exporter
 from mmexport.compat import provide_mmcv_ext
 from mmexport.errors import PatchError
 from mmexport.patching import patched
 from tests.patches.comparing import ROUNDING, both, traced_once
+from tests.programs import needs_program
 
 provide_mmcv_ext()
 
@@ -232,14 +234,16 @@ def test_interlaced_attention_equals_upstream(size: tuple[int, int], batch: int)
     assert torch.allclose(traced(features), one, atol=1e-5)
 
 
+@needs_program
 def test_interlaced_attention_divides_no_negative_sizes() -> None:
     """ONNX and OpenVINO round the quotient of a negative integer up, Python down: a padding was off by one."""
     from mmseg.models.decode_heads import ISAHead
     head = ISAHead(in_channels=8, channels=16, isa_channels=8, down_factor=(8, 8), num_classes=5).eval()
     auto = torch.export.Dim.AUTO
     with patched(['InterlacedAttention']):
-        program = torch.export.export(head, ([torch.randn(2, 8, 61, 68)],), dynamic_shapes=([{2: auto, 3: auto}],), strict=False,
-                                      prefer_deferred_runtime_asserts_over_guards=True)
+        export = exporter()
+        assert export is not None
+        program = export(head, ([torch.randn(2, 8, 61, 68)],), dynamic_shapes=([{2: auto, 3: auto}],), strict=False)
     divided = [node.args[0].meta['val'].node for node in program.graph.nodes if node.target is operator.floordiv]
     assert divided
     assert all(size.shape_env.bound_sympy(size.expr).lower >= 0 for size in divided)
