@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from mmexport.backends.exported.internals.open_sizes import exporter
 from mmexport.patching import patched
 from tests.patches.comparing import both, traced_once
 from tests.programs import needs_program
@@ -44,8 +45,10 @@ def test_resize_asks_nothing_of_open_sizes() -> None:
     assert torch.equal(one, other)
     auto = torch.export.Dim.AUTO
     with patched(['ResizeWarning']), torch.no_grad():
-        program = torch.export.export(Enlarged(), (torch.zeros(2, 3, 480, 544),), dynamic_shapes=({2: auto, 3: auto},),
-                                      strict=False, prefer_deferred_runtime_asserts_over_guards=True)
+        export = exporter()
+        assert export is not None
+        program = export(Enlarged(), (torch.zeros(2, 3, 480, 544),), dynamic_shapes=({2: auto, 3: auto},),
+                                      strict=False)
     for size in ((65, 81), (97, 64)):
         image = torch.randn(2, 3, *size)
         assert torch.equal(program.module()(image), enlarged(image))
