@@ -53,14 +53,12 @@ ENVIRONMENTS = (
 
 def main() -> int:
     args = parse()
-    results = json.loads(args.out.read_text())['rows'] if args.out.is_file() else []
-    for environment in ENVIRONMENTS:
+    earlier = {row['name']: row for row in json.loads(args.out.read_text())['rows']} if args.out.is_file() else {}
+    # Those that were not run have no rows, which the table says.
+    results = [earlier.get(environment.name, dict(asdict(environment), rows={}, problem=None)) for environment in ENVIRONMENTS]
+    for environment, entry in zip(ENVIRONMENTS, results, strict=True):
         if args.environments and environment.name not in args.environments:
             continue
-        entry = next((row for row in results if row['name'] == environment.name), None)
-        if entry is None:
-            entry = dict(asdict(environment), rows={})
-            results.append(entry)
         todo = [row for row in args.rows or rows() if args.again or row not in entry['rows']]
         if not todo:
             continue

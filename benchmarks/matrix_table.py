@@ -52,14 +52,14 @@ def table(environments: list[dict[str, Any]]) -> list[str]:
     for environment in environments:
         rows = environment['rows']
         if not rows:
-            lines.append(f"| {environment['torch']} | {environment['numpy']} | {environment['python']} | "
+            lines.append(f"| {named(environment)} | {environment['numpy']} | {environment['python']} | "
                          + ' | '.join(['not run'] * len(FORMATS)) + f" | {environment.get('problem') or 'not run'} |")
             continue
         results = counts(environment)
         cells = [f'{results[name][0]} of {results[name][1]}' if name in results else 'not available' for name in FORMATS]
         tests = rows.get('fast tests', {})
         lines.append(f"| {named(environment)} | {environment['numpy']} | {environment['python']} | " + ' | '.join(cells)
-                     + f" | {tests.get('tests', tests.get('reason', 'not run'))} |")
+                     + f" | {re.sub(', [0-9]+ warnings?.*| in [0-9.]+s.*', '', tests.get('tests', tests.get('reason', 'not run')))} |")
     return lines
 
 

@@ -1,6 +1,7 @@
 """The pages: their command blocks run, their links lead somewhere, and they name what exists."""
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -58,3 +59,16 @@ def test_every_package_is_in_the_map() -> None:
     text = (ROOT / 'docs' / 'development.md').read_text()
     packages = [path.name for path in (ROOT / 'mmexport').iterdir() if (path / '__init__.py').is_file()]
     assert [name for name in packages if f'| `{name}/` |' not in text] == []
+
+
+def test_tables_of_versions_are_those_of_the_results() -> None:
+    sys.path.insert(0, str(ROOT / 'benchmarks'))
+    try:
+        from matrix_table import RESULTS, summary, table
+    finally:
+        sys.path.remove(str(ROOT / 'benchmarks'))
+    environments = json.loads(RESULTS.read_text())['rows']
+    for page in ('README.md', 'docs/status.md'):
+        assert '\n'.join(table(environments)) in (ROOT / page).read_text()
+    tried = json.loads((ROOT / 'mmexport' / 'compat' / 'tried.json').read_text())
+    assert tried == json.loads(json.dumps([summary(row) for row in environments if row['rows'] and not row['packages']]))
