@@ -20,7 +20,7 @@ from typing import Any
 
 from common import COMMIT, ROOT, names, write
 
-# What `make test-fast` runs, less the tests of figures that other benchmarks write.
+# Of `make test-fast` what does not depend on recorded figures, and the patches against upstream.
 FAST = ('tests/checker', 'tests/model', 'tests/utils', 'tests/compat', 'tests/inputs', 'tests/patching', 'tests/ops', 'tests/patches',
         'tests/branches/test_tables.py', 'tests/branches/test_recorder.py')
 TRAINED = ('cracks_sigmoid', 'nuclei_unet', 'shapes_slide')

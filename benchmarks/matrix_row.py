@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from common import CONFIGS, ROOT, quiet
+from matrix_table import FORMATS
 
-FORMATS = ('torchscript', 'onnx', 'openvino', 'torch_export', 'aotinductor')
 # Formats that compile for minutes; for these models only.
 COMPILED = {'aotinductor': ('segformer_b0',)}
 WHOLE = ('torchscript', 'onnx')
@@ -56,17 +56,17 @@ def results(row: str) -> dict[str, str]:
     formats = [name for name in FORMATS if (not row.endswith('256x256') or name in WHOLE) and row in COMPILED.get(name, (row,))]
     missing = {name: f'not available: {reason}' for name, reason in availability().items() if reason and name in formats}
     present = [name for name in formats if name not in missing]
-    cfg, model, checkpoint = made(row, present)
     with tempfile.TemporaryDirectory() as folder:
+        cfg, model, checkpoint = made(row, present, Path(folder))
         try:
-            report, = Exporter(cfg, checkpoint, folder, model=model, diagnose=False).run()
+            report, = Exporter(cfg, checkpoint, f'{folder}/work', model=model, diagnose=False).run()
         except MMExportError as exc:
             return {**missing, **dict.fromkeys(present, f'{type(exc).__name__}: {last_line(exc)}')}
         return {**missing, **{name: judged(report, name) for name in present}}
 
 
-def made(row: str, formats: list[str]) -> tuple[Any, Any, str | None]:
-    """Return config, model and checkpoint of a row."""
+def made(row: str, formats: list[str], folder: Path) -> tuple[Any, Any, str | None]:
+    """Return config, model and checkpoint of a row; a checkpoint that is written goes into `folder`."""
     from mmexport.model.config import load_config
     from tests.tiny import seeded, tiny
     if row.startswith('trained '):
@@ -78,7 +78,7 @@ def made(row: str, formats: list[str]) -> tuple[Any, Any, str | None]:
         from mmexport.seeding.checkpoint import write_checkpoint
         cfg = load_config(CONFIGS / f'{row.split()[0]}.py')
         cfg.export = {**cfg.get('export', {}), 'backends': formats, 'inputs': dict(shape=(256, 256))}
-        file = Path(tempfile.mkdtemp()) / 'weights.pth'
+        file = folder / 'weights.pth'
         write_checkpoint(cfg, file)
         return cfg, None, str(file)
     return tiny(row, backends=formats), seeded(row), None

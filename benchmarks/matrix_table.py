@@ -50,16 +50,13 @@ def table(environments: list[dict[str, Any]]) -> list[str]:
     """Return the rows of a Markdown table: models that passed, of those tried."""
     lines = ['| torch | numpy | Python | ' + ' | '.join(FORMATS) + ' | fast tests |', '|---' * (len(FORMATS) + 4) + '|']
     for environment in environments:
-        rows = environment['rows']
-        if not rows:
-            lines.append(f"| {named(environment)} | {environment['numpy']} | {environment['python']} | "
-                         + ' | '.join(['not run'] * len(FORMATS)) + f" | {environment.get('problem') or 'not run'} |")
-            continue
-        results = counts(environment)
-        cells = [f'{results[name][0]} of {results[name][1]}' if name in results else 'not available' for name in FORMATS]
+        rows, results = environment['rows'], counts(environment)
+        absent = 'not available' if rows else 'not run'
+        cells = [f'{results[name][0]} of {results[name][1]}' if name in results else absent for name in FORMATS]
         tests = rows.get('fast tests', {})
-        lines.append(f"| {named(environment)} | {environment['numpy']} | {environment['python']} | " + ' | '.join(cells)
-                     + f" | {re.sub(', [0-9]+ warnings?.*| in [0-9.]+s.*', '', tests.get('tests', tests.get('reason', 'not run')))} |")
+        outcome = tests.get('tests') or tests.get('reason') or environment.get('problem') or 'not run'
+        outcome = re.sub(', [0-9]+ warnings?.*| in [0-9.]+s.*', '', outcome)
+        lines.append('| ' + ' | '.join([named(environment), environment['numpy'], environment['python'], *cells, outcome]) + ' |')
     return lines
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import SetupError, causes, last_line
 
 # Of a call whose signature changed between versions; a module's own ``forward`` is called with what the model passes.
-_SIGNATURE = ('unexpected keyword argument', 'missing 1 required', 'positional arguments but', 'object is not callable')
+_SIGNATURE = ('unexpected keyword argument', 'missing 1 required', 'positional arguments but')
 # Packages whose calls into one another depend on their versions.
 _TOOLS = ('torch/onnx/', 'torch/export/', 'torch/_export/', 'torch/_inductor/', 'onnxscript/', 'onnx_ir/', 'openvino/', 'torch_tensorrt/')
 _NAMED = ('torch', 'numpy', 'onnx', 'onnxscript', 'onnxruntime', 'openvino')
@@ -18,7 +18,7 @@ _HERE = str(Path(__file__).parents[1])
 def version_conflict(exc: BaseException) -> str | None:
     """Return the reason where `exc` or one of its causes comes from packages that do not go together; None for other errors.
 
-    It is one if a call of mmexport's or of an exporter has a signature that the callee does not take, or a module or name that torch or
+    It is one if a call of a backend or of an exporter has a signature that the callee does not take, or a module or name that torch or
     an exporter does not have is imported.
     """
     for cause in causes(exc):
@@ -26,10 +26,13 @@ def version_conflict(exc: BaseException) -> str | None:
         if not frames:
             continue
         file, message = frames[-1].filename.replace('\\', '/'), str(cause)
-        by_tool = file.startswith(_HERE) or any(f'/site-packages/{tool}' in file for tool in _TOOLS)
-        if isinstance(cause, TypeError) and by_tool and any(part in message for part in _SIGNATURE) and 'forward()' not in message:
+        by_exporter = any(f'/site-packages/{tool}' in file for tool in _TOOLS)
+        # Only backends/ calls exporters; elsewhere mmexport calls patches and models, of the user's too.
+        calls_exporter = by_exporter or file.startswith(f'{_HERE}/backends/')
+        signature = any(part in message for part in _SIGNATURE) and 'forward()' not in message
+        if isinstance(cause, TypeError) and calls_exporter and signature:
             return last_line(cause)
-        if isinstance(cause, ImportError) and by_tool and (cause.name or '').partition('.')[0] in _NAMED:
+        if isinstance(cause, ImportError) and (by_exporter or file.startswith(_HERE)) and (cause.name or '').partition('.')[0] in _NAMED:
             return last_line(cause)
     return None
 

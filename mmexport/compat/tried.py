@@ -1,6 +1,6 @@
-"""Read the versions of torch that mmexport was tried with, for ``mmexport doctor`` and for messages.
+"""Read the versions of torch that mmexport was tried with, for ``mmexport doctor``.
 
-``tried.json`` is written by ``benchmarks/matrix.py`` from its results.
+``tried.json`` is written by ``benchmarks/matrix_table.py`` from the results of ``matrix.py``.
 """
 from __future__ import annotations
 

@@ -43,6 +43,14 @@ def test_unknown_keyword_of_the_model_is_none() -> None:
     assert version_conflict(_raised(torch.jit.trace, Wrong(), torch.zeros(1))) is None
 
 
+def test_wrong_signature_of_a_users_patch_is_none() -> None:
+    """The call of a replacement is in mmexport's own file, and the function is the user's."""
+    from collections import Counter
+
+    from mmexport.patching.targets import _counted
+    assert version_conflict(_raised(_counted(lambda x: x, Counter(), 'op'), 1, scale=2)) is None
+
+
 def test_missing_module_of_torch_is_a_conflict() -> None:
     code = compile('import torch.no_such_module', torch_versions.__file__, 'exec')
     assert 'no_such_module' in str(version_conflict(_raised(exec, code)))

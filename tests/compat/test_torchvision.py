@@ -34,7 +34,7 @@ for op in ('nms', 'qnms'):
 '''
 
 
-@pytest.mark.skipif(not hasattr(torch.library, 'register_fake'), reason='the planted torchvision is written for torch 2.4')
+@pytest.mark.skipif(not hasattr(torch.library, 'register_fake'), reason='torch before 2.4 has no torch.library.register_fake')
 def test_names_are_declared_without_the_library(tmp_path: Path) -> None:
     (tmp_path / 'torchvision').mkdir()
     (tmp_path / 'torchvision' / '__init__.py').write_text(PACKAGE)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from typing import Any
 
 import pytest
@@ -10,12 +9,10 @@ import torch
 from mmengine.registry import DefaultScope
 from torch import Tensor, nn
 
-from mmexport.backends.exported.internals.open_sizes import exporter
 from mmexport.compat import provide_mmcv_ext
 from mmexport.errors import PatchError
 from mmexport.patching import patched
 from tests.patches.comparing import ROUNDING, both, traced_once
-from tests.programs import needs_program
 
 provide_mmcv_ext()
 
@@ -46,45 +43,6 @@ def test_adaptive_padding_equals_upstream(package: str, padding: str, kernel: in
         one, other = both('AdaptivePadding', lambda image=image: layer(image))
         assert torch.equal(one, other)
         assert torch.equal(one, traced(image))
-
-
-@pytest.mark.parametrize(('channels', 'bases'), [(16, 4), (512, 16)])
-def test_random_bases_are_those_of_eager_from_the_seed(channels: int, bases: int) -> None:
-    from mmseg.models.decode_heads.ham_head import NMF2D
-
-    from mmexport.utils.randomness import drawn_alike
-    layer = NMF2D(dict(MD_R=bases)).eval()
-    before = torch.random.get_rng_state()
-    for batch in (1, 3):
-        image = torch.rand(batch, channels, 4, 6)
-        with drawn_alike():
-            expected = layer(image)
-        with drawn_alike():
-            assert torch.equal(expected, layer(image))
-        with patched(['RandomBases']):
-            assert torch.equal(layer(image), layer(image))
-            assert torch.allclose(layer(image), expected, atol=0, rtol=1e-6)
-    torch.random.set_rng_state(before)
-    traced = traced_once('RandomBases', layer, (torch.rand(1, channels, 3, 4),))
-    image = torch.rand(3, channels, 4, 6)
-    with drawn_alike():
-        assert torch.allclose(traced(image), layer(image), atol=0, rtol=1e-5)
-
-
-def test_more_bases_than_are_drawn_are_refused() -> None:
-    from mmseg.models.decode_heads.ham_head import NMF2D
-    with patched(['RandomBases']), pytest.raises(ValueError, match='raise POOL'):
-        NMF2D(dict(MD_R=2048)).eval()(torch.rand(1, 2048, 2, 2))
-
-
-def test_a_draw_leaves_the_random_numbers_of_others_alone() -> None:
-    from mmexport.utils.randomness import drawn_alike
-    torch.manual_seed(7)
-    expected = torch.rand(3)
-    torch.manual_seed(7)
-    with drawn_alike():
-        torch.rand(5)
-    assert torch.equal(torch.rand(3), expected)
 
 
 @pytest.mark.parametrize(('kernel', 'stride', 'dilation'), [(3, 2, 1), (5, 2, 1), (3, 1, 2), (1, 1, 1), (1, 2, 1)])
@@ -219,34 +177,6 @@ def test_maskformer_refuses_padding() -> None:
     with patched(['MaskFormerPadding']), pytest.raises(PatchError, match='fill its input'):
         sample = type('Sample', (), {'metainfo': dict(img_shape=(60, 64), batch_input_shape=(64, 64))})
         MaskFormerHead.forward(copy.copy(object()), [torch.zeros(1, 1, 2, 2)], [sample])
-
-
-@pytest.mark.parametrize('size', [(16, 24), (13, 18), (7, 33)])
-@pytest.mark.parametrize('batch', [1, 3])
-def test_interlaced_attention_equals_upstream(size: tuple[int, int], batch: int) -> None:
-    from mmseg.models.decode_heads import ISAHead
-    torch.manual_seed(0)
-    head = ISAHead(in_channels=8, channels=16, isa_channels=8, down_factor=(4, 3), num_classes=5).eval()
-    features = [torch.randn(batch, 8, *size)]
-    one, other = both('InterlacedAttention', lambda: head(features))
-    assert torch.equal(one, other)
-    traced = traced_once('InterlacedAttention', head, ([torch.randn(1, 8, 20, 22)],))
-    assert torch.allclose(traced(features), one, atol=1e-5)
-
-
-@needs_program
-def test_interlaced_attention_divides_no_negative_sizes() -> None:
-    """ONNX and OpenVINO round the quotient of a negative integer up, Python down: a padding was off by one."""
-    from mmseg.models.decode_heads import ISAHead
-    head = ISAHead(in_channels=8, channels=16, isa_channels=8, down_factor=(8, 8), num_classes=5).eval()
-    auto = torch.export.Dim.AUTO
-    with patched(['InterlacedAttention']):
-        export = exporter()
-        assert export is not None
-        program = export(head, ([torch.randn(2, 8, 61, 68)],), dynamic_shapes=([{2: auto, 3: auto}],), strict=False)
-    divided = [node.args[0].meta['val'].node for node in program.graph.nodes if node.target is operator.floordiv]
-    assert divided
-    assert all(size.shape_env.bound_sympy(size.expr).lower >= 0 for size in divided)
 
 
 @pytest.mark.parametrize('side', [1, 2, 3, 4, 5])

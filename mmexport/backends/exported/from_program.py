@@ -111,14 +111,22 @@ class ProgramBackend(Backend):
         folder.mkdir(parents=True, exist_ok=True)
         if not raw:
             return self._written(self._converted(adapter, program, folder, names, specs), folder, names, signed, adapter)
-        both, apart = [*names, *(str(spec['name']) for spec in raw)], raw_folder(folder)
-        apart.mkdir(parents=True, exist_ok=True)
+        both = [*names, *(str(spec['name']) for spec in raw)]
         if not self.cuts:
+            apart = raw_folder(folder)
+            apart.mkdir(parents=True, exist_ok=True)
             plain: Any = build_backend(PLAIN)
             plain._written(program, apart, both, {**raw_manifest(manifest, raw), 'backend': PLAIN, PLAIN: {}}, adapter)
             made = self._converted(adapter, cut_program(program, len(names)), folder, names, specs)
             return self._written(made, folder, names, signed, adapter)
         made = self._converted(adapter, program, folder, both, specs)
+        return self._written_with_raw(made, folder, names, signed, raw, adapter)
+
+    def _written_with_raw(self, made: Any, folder: Path, names: Sequence[str], signed: dict[str, Any], raw: Sequence[Any],
+                          adapter: Adapter) -> Artifact:
+        """Write the graph with its `raw` outputs for the check, and cut to the outputs `names` for the user."""
+        apart, both = raw_folder(folder), [*names, *(str(spec['name']) for spec in raw)]
+        apart.mkdir(parents=True, exist_ok=True)
         self._written(self.copied(made), apart, both, raw_manifest(signed, raw), adapter)
         return self._written(self.cut(made, len(names)), folder, names, signed, adapter)
 

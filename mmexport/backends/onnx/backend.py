@@ -13,7 +13,7 @@ from ...adapters.specs import IMAGE, InputSpec
 from ...errors import ConfigError, LoweringError
 from ...registry import BACKENDS
 from ..tensorrt.trtexec import trtexec_line
-from .from_trace import TraceBackend, largest_opset
+from .from_trace import OPSET, TraceBackend, default_opset, is_large
 from .graph import lowest_ir, name_axes, nodes
 from .half import halved
 from .internals import converted
@@ -22,9 +22,6 @@ from .runner import open_onnxruntime
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-# Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
-LIMIT = 1_900_000_000
-OPSET = 18
 PRECISIONS = {'fp32': 'float32', 'fp16': 'float16'}
 WHY_18 = ('18: ONNX Runtime has had CUDA kernels for the GridSample of opsets 16 to 19 for long and for 20 and 22 only lately (it falls '
           'back to the CPU without a word), and TensorRT has been wrong at 20')
@@ -51,7 +48,7 @@ class ONNX(TraceBackend):
         if precision not in PRECISIONS:
             raise ConfigError(f"ONNX: precision is {' or '.join(PRECISIONS)}, not {precision!r}")
         self.dynamo, self.simplify, self.precision = self.choose(dynamo), simplify, precision
-        self.opset = int(opset or min(OPSET, OPSET if self.dynamo else largest_opset() or OPSET))
+        self.opset = int(opset or (OPSET if self.dynamo else default_opset()))
         self.why = 'asked for' if opset and opset != OPSET else WHY_18 if self.opset == OPSET else \
             f'the TorchScript-based exporter of torch {torch.__version__} writes no larger one'
 
@@ -66,12 +63,6 @@ class ONNX(TraceBackend):
         # The exporter may ask the runtime about operators.
         open_onnxruntime()
         return converted(program, self.opset, names, [spec.name for spec in inputs])
-
-    def traced_opset(self) -> int:
-        return self.opset
-
-    def from_proto(self, proto: Any, names: Sequence[str]) -> Any:
-        return proto
 
     def copied(self, made: Any) -> Any:
         import onnx
@@ -118,8 +109,7 @@ class ONNX(TraceBackend):
         del proto.metadata_props[:]
         for key in ('task', 'classes', 'preprocessing', 'versions', 'outputs', 'config', 'checkpoint', 'onnx'):
             proto.metadata_props.add(key=key, value=json.dumps(manifest.get(key)))
-        # ByteSize itself fails beyond 2 GB.
-        large = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > LIMIT
+        large = is_large(proto)
         onnx.save(proto, str(path), save_as_external_data=large, location=f'{path.name}.data' if large else None)
         # Infers all shapes too, and fails where that does.
         onnx.checker.check_model(str(path), full_check=True)

@@ -18,8 +18,12 @@ from ..base import Run, name_of
 from ..examples import input_specs_of, inputs_for
 from ..exported.from_program import ProgramBackend
 from ..exported.program import silenced, unavailable
-from ..raw_outputs import raw_folder, raw_manifest, with_raw
+from ..raw_outputs import with_raw
 from .open_trace import sizes_left_open
+
+# Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
+LIMIT = 1_900_000_000
+OPSET = 18
 
 
 class TraceBackend(ProgramBackend):
@@ -27,22 +31,20 @@ class TraceBackend(ProgramBackend):
 
     Attributes:
         dynamo: True for the program, False for the trace.
+        opset: of the traced graph.
     """
 
     dynamo: bool
+    opset: int
     cuts = True
 
     def choose(self, dynamo: bool | None) -> bool:
         """Return `dynamo`, or for None whether the installed torch makes programs with open sizes."""
         return unavailable() is None if dynamo is None else dynamo
 
-    def traced_opset(self) -> int:
-        """Return the opset of the traced graph."""
-        raise NotImplementedError
-
-    def from_proto(self, proto: Any, names: Sequence[str]) -> Any:
-        """Convert the traced ONNX graph to what `write` takes."""
-        raise NotImplementedError
+    def from_proto(self, proto: Any) -> Any:
+        """Convert the traced ONNX graph to what `write` takes; the graph itself if that is what it takes."""
+        return proto
 
     def unavailable(self) -> str | None:
         return super().unavailable() if self.dynamo else None
@@ -55,16 +57,15 @@ class TraceBackend(ProgramBackend):
         with with_raw(adapter) as raw:
             both = [*names, *(str(spec['name']) for spec in raw)]
             axes = {spec.name: {index: name for name, index in spec.open_axes(dynamic).items()} for spec in specs}
-            proto = traced_graph(adapter, inputs_for(adapter, example), both, axes, self.traced_opset(), self.forms)
-        made = self.from_proto(proto, both)
+            proto = traced_graph(adapter, inputs_for(adapter, example), both, axes, self.opset, self.forms)
+        made = self.from_proto(proto)
         reason = unavailable() or 'asked for by dynamo=False'
         signed = self.signed(manifest, dict(torch=torch.__version__, exporter='torch.onnx.export, TorchScript-based', why_traced=reason,
                                             **facts))
-        for place in (folder, *([raw_folder(folder)] if raw else [])):
-            place.mkdir(parents=True, exist_ok=True)
-        if raw:
-            self._written(self.copied(made), raw_folder(folder), both, raw_manifest(signed, raw), adapter)
-        return self._written(self.cut(made, len(names)), folder, names, signed, adapter)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not raw:
+            return self._written(made, folder, names, signed, adapter)
+        return self._written_with_raw(made, folder, names, signed, raw, adapter)
 
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         if self.dynamo:
@@ -72,7 +73,7 @@ class TraceBackend(ProgramBackend):
         with torch.no_grad():
             answers = [f'answer_{number}' for number in range(len(part(*inputs)))]
         axes: dict[str, dict[int, str]] = {f'input_{number}': {} for number in range(len(inputs))}
-        self.from_proto(traced_graph(part, inputs, answers, axes, self.traced_opset(), self.forms), answers)
+        self.from_proto(traced_graph(part, inputs, answers, axes, self.opset, self.forms))
         return self._traced(part, inputs)  # type: ignore[no-any-return]
 
     def intermediate(self, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> tuple[str, Run]:
@@ -110,10 +111,15 @@ def traced_graph(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str]
         return onnx.load(draft)
 
 
-def largest_opset() -> int | None:
-    """Return the largest opset that the TorchScript-based exporter of the installed torch writes; None if it does not say."""
+def default_opset() -> int:
+    """Return 18, or the largest opset that the TorchScript-based exporter of the installed torch writes if that is lower."""
     from torch.onnx import _constants
     for name in ('ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET', 'ONNX_MAX_OPSET'):
         if hasattr(_constants, name):
-            return int(getattr(_constants, name))
-    return None
+            return min(OPSET, int(getattr(_constants, name)))
+    return OPSET
+
+
+def is_large(proto: Any) -> bool:
+    """Return whether weights must lie in a file beside the graph; ``ByteSize`` itself fails beyond 2 GB."""
+    return sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > LIMIT

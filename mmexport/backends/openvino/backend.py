@@ -15,16 +15,13 @@ from ...adapters.specs import IMAGE, InputSpec
 from ...errors import ConfigError
 from ...registry import BACKENDS
 from ..exported.internals.decomposing import decomposed_by
-from ..onnx.from_trace import TraceBackend, largest_opset
+from ..onnx.from_trace import OPSET, TraceBackend, default_opset, is_large
 from .runner import PLACE, open_openvino
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 # The compiler's name of a precision, and the checker's.
-# Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
-LIMIT = 1_900_000_000
-OPSET = 18
 HINTS = {'fp32': ('f32', 'float32'), 'bf16': ('bf16', 'bfloat16')}
 
 
@@ -49,7 +46,7 @@ class OpenVINO(TraceBackend):
     def __init__(self, precision: str = 'fp32', dynamo: bool | None = None) -> None:
         if precision not in HINTS:
             raise ConfigError(f"OpenVINO: precision is {' or '.join(HINTS)}, not {precision!r}")
-        self.dynamo, self.precision = self.choose(dynamo), precision
+        self.dynamo, self.precision, self.opset = self.choose(dynamo), precision, default_opset()
 
     def unavailable(self) -> str | None:
         missing = [name for name in ('openvino', *([] if self.dynamo else ['onnx'])) if find_spec(name) is None]
@@ -57,23 +54,19 @@ class OpenVINO(TraceBackend):
             return f'{", ".join(missing)} not installed: pip install "mmexport[openvino]" or pip install {" ".join(missing)}'
         return super().unavailable()
 
-    def traced_opset(self) -> int:
-        return min(OPSET, largest_opset() or OPSET)
-
-    def from_proto(self, proto: Any, names: Sequence[str]) -> Any:
+    def from_proto(self, proto: Any) -> Any:
         """Convert the ONNX graph of a trace.
 
         OpenVINO 2026.4.1 reduces over all axes where ReduceLogSumExp, ReduceLogSum and ReduceL1 have them in an attribute, which they have
-        below opset 18; torch 2.3 and older write opset 17 at most, so it is converted to 18.
+        below opset 18. torch 2.1 writes opset 17 at most, so its graph is converted to 18.
         """
         import onnx
         from onnx.version_converter import convert_version
-        if self.traced_opset() < OPSET:
+        if self.opset < OPSET:
             proto = convert_version(proto, OPSET)
         with TemporaryDirectory() as folder:
-            onnx.save(proto, Path(folder) / 'model.onnx', save_as_external_data=proto.ByteSize() > LIMIT)
-            model = open_openvino().convert_model(Path(folder) / 'model.onnx')
-        return model
+            onnx.save(proto, Path(folder) / 'model.onnx', save_as_external_data=is_large(proto))
+            return open_openvino().convert_model(Path(folder) / 'model.onnx')
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
         model = open_openvino().convert_model(_as_it_reads(program))
