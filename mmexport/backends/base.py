@@ -26,8 +26,8 @@ class Backend:
     # The packages that a graph goes through after torch, the runtime first.
     packages: ClassVar[tuple[str, ...]] = ()
     # Source code for an upstream issue: what lowers a `Part`, and the form halfway, which can be run. `{exported}` is a program of it.
-    repro: ClassVar[str] = '{exported}\n'
-    repro_intermediate: ClassVar[str] = '{exported}.module()'
+    repro: str = '{exported}\n'
+    repro_intermediate: str = '{exported}.module()'
     # Whether the format is made by tracing one run; a tracer warns where it turns a tensor into a number.
     traces: ClassVar[bool] = False
 

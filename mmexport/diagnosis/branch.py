@@ -22,8 +22,7 @@ def at_branch(diagnosis: Diagnosis, adapter: Adapter, sites: Sequence[Site], ref
         sites: conditions that the failing input answers otherwise than the traced one.
         refused: the file refuses the input; then a condition of the user's anywhere is the reason.
     """
-    path = diagnosis.module.split(', call ')[0]
-    modules: list[nn.Module] = [adapter, adapter.model] if not path else [adapter.model.get_submodule(path)]
+    modules: list[nn.Module] = [adapter.model.get_submodule(diagnosis.path)] if diagnosis.path else [adapter, adapter.model]
     for site in (site for site in sites if site.in_user_code):
         if refused or any(_holds(module, site) for module in modules):
             cause, words, *_ = BRANCHES[site.kind]

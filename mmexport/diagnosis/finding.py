@@ -25,6 +25,7 @@ class Diagnosis:
         stage: ``patched``, ``traced``/``exported`` or ``file``: the step after which it is wrong; ``lowering`` where there is no file.
         module: path of the smallest failing module with the number of the call; empty for code that is in no module's forward, and
             `cls` is then the adapter.
+        path: the path without the number.
         file, line, source: the line of the model's or upstream's code, as far as it is known; else where the class is.
         op: the operator, in the exporter's words.
         message: the exporter's own, or the size of the error, in one line.
@@ -45,6 +46,7 @@ class Diagnosis:
     remedy: str | None
     tried: int = 0
     repro: str | None = None
+    path: str = ''
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,7 +75,7 @@ def finding(backend: str, stage: str, call: Call | None, module: nn.Module, mess
     source = linecache.getline(file, line).strip() if file and line and known else None
     cause, remedy = remedy_for(message, source or '', stage, fact)
     return Diagnosis(backend, stage, str(call) if call else '', type(module).__name__, file, line, source, op, message, cause, remedy,
-                     tried)
+                     tried, path=call.path if call else '')
 
 
 def class_lines(module: nn.Module) -> tuple[str, range] | None:

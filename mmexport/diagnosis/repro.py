@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..backends.base import backend_class
+from ..backends import Backend
 from ..compat.pytree import tree_unflatten
 from .finding import Diagnosis
 from .parts import Part
@@ -65,7 +65,7 @@ ALIKE = 0.8
 SHORTEST = 8
 
 
-def write_repro(diagnosis: Diagnosis, part: Part | None, cfg: Any, place: Path) -> Path | None:
+def write_repro(diagnosis: Diagnosis, backend: Backend, part: Part | None, cfg: Any, place: Path) -> Path | None:
     """Write the repro of a part that cannot be lowered, or is wrong on another picture's tensors.
 
     None where the part needs what source code cannot make (a data sample, say), or where it is the file that is wrong and the form
@@ -78,12 +78,10 @@ def write_repro(diagnosis: Diagnosis, part: Part | None, cfg: Any, place: Path) 
     names, call = arguments
     scope = cfg.get('default_scope') or 'mmengine'
     package = {'mmseg': 'mmsegmentation', 'mmdet': 'mmdet'}.get(scope, scope)
-    path = diagnosis.module.split(', call ')[0]
     text = HEAD.format(title=f'{diagnosis.cls}: {diagnosis.message}'.replace('\\', '/').replace('"""', "'''"), torch=torch.__version__,
-                       package=package, name=place.name, cfg=_read(str(cfg.filename), scope), scope=scope, path=path,
+                       package=package, name=place.name, cfg=_read(str(cfg.filename), scope), scope=scope, path=diagnosis.path,
                        names=', '.join(names), call=call, inputs=', '.join(map(_made, part.inputs)))
     exported = EXPORTED.format(dims=_dims(part))
-    backend = backend_class(diagnosis.backend)
     if diagnosis.stage == 'lowering':
         text += backend.repro.format(exported=exported)
     else:

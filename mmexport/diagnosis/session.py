@@ -59,7 +59,7 @@ class DiagnosisSession:
             image = self._example(backend, example)
             other = _larger(image, self.dynamic, self.multiple)
             diagnosis, part = why_not_lowered(backend, adapter, image, other, error, self.step.say)
-            self._keep(diagnosis, part)
+            self._keep(diagnosis, backend, part)
 
     def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification],
                   branches: Branches) -> None:
@@ -84,12 +84,12 @@ class DiagnosisSession:
                 with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches(), adapter.unguarded():
                     diagnosis, part = self._where(backend, adapter, samples, wrong)
                     sites = branches.by_input.get(wrong.sample, ())
-                    self._keep(at_branch(diagnosis, adapter, sites, refused=wrong.kind == REFUSED), part)
+                    self._keep(at_branch(diagnosis, adapter, sites, refused=wrong.kind == REFUSED), backend, part)
 
-    def _keep(self, diagnosis: Diagnosis, part: Part | None) -> None:
+    def _keep(self, diagnosis: Diagnosis, backend: Backend, part: Part | None) -> None:
         """Keep the finding, and a repro of it if that fails when it is run."""
         self.diagnoses.append(diagnosis)
-        place = write_repro(diagnosis, part, self.cfg, self.folder / f'repro_{diagnosis.backend}.py')
+        place = write_repro(diagnosis, backend, part, self.cfg, self.folder / f'repro_{diagnosis.backend}.py')
         if place is None:
             return
         other_error = alone(place, diagnosis)

@@ -17,6 +17,7 @@ from mmexport import Exporter
 from mmexport.adapters import Adapter
 from mmexport.artifact import Artifact
 from mmexport.backends import Backend
+from mmexport.backends.base import availability
 from mmexport.backends.onnx.backend import ONNX
 from mmexport.backends.openvino.backend import OpenVINO
 from mmexport.backends.torchscript.backend import TorchScript
@@ -32,6 +33,8 @@ from tests.tiny import seeded, tiny
 
 def diagnosed(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
               **section: Any) -> tuple[list[Diagnosis], Path]:
+    if reason := availability().get(fault.backend):
+        pytest.skip(reason)
     source = tmp_path / f'{name}.py'
     fault.write(source)
     config = tmp_path / 'config.py'
@@ -80,6 +83,15 @@ def test_the_repro_shows_the_failure_without_mmexport(tmp_path: Path, monkeypatc
                           env={**os.environ, 'PYTHONPATH': str(tmp_path)})
     assert done.returncode == 1
     assert 'data-dependent' in done.stderr
+
+
+def test_the_repro_of_a_traced_graph_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = FAULTS['an op without an ONNX form']
+    actual, _ = diagnosed(fault, tmp_path, monkeypatch, 'diagnosed_traced', backends=[dict(type='ONNX', dynamo=False)])
+    assert str(actual[0].repro).endswith('repro_onnx.py')
+    repro = (tmp_path / 'work' / 'failed' / 'repro_onnx.py').read_text()
+    assert 'torch.onnx.export(Part().eval(), inputs, "part.onnx"' in repro
+    assert 'torch.export' not in repro
 
 
 @pytest.mark.parametrize(('stage', 'message', 'stderr', 'same'), [
@@ -175,13 +187,13 @@ def test_what_the_lowering_got_wrong_is_found(backend: str, spoil: str, name: st
 
 @PATCHES.register_module()
 class LosesItsCast(Patch):
-    """What a careless patch does: the sum that its author took in double is taken in half."""
+    """What a careless patch does: the sum that its author took in double is taken of bfloat16."""
 
     targets = ('diagnosed_cast.Own.forward',)
     upstream = 'this test'
 
     def replacement(self, target: str, original: Any) -> Any:
-        return lambda module, x: module.mix(x.half().cumsum(3).float())
+        return lambda module, x: module.mix(x.bfloat16().float().cumsum(3))
 
 
 def test_a_lost_cast_in_a_patch_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +205,7 @@ def test_a_lost_cast_in_a_patch_is_found(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_cast_that_the_lowering_lost_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def half(model: Any) -> None:
         own = model.neck.own
-        own.forward = lambda x: own.mix(x.half().cumsum(3).float())
+        own.forward = lambda x: own.mix(x.bfloat16().float().cumsum(3))
 
     monkeypatch.setitem(SPOILS, 'a lost cast', half)
     fault = Fault('torchscript', 'own', 'x = x.double().cumsum(3).float()', 'neck.own', 'the conversion', 'file')

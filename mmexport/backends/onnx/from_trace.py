@@ -40,7 +40,13 @@ class TraceBackend(ProgramBackend):
 
     def choose(self, dynamo: bool | None) -> bool:
         """Return `dynamo`, or for None whether the installed torch makes programs with open sizes."""
-        return unavailable() is None if dynamo is None else dynamo
+        dynamo = unavailable() is None if dynamo is None else dynamo
+        if not dynamo:
+            # Instance attributes: a class whose instances lower in two ways has the repro of the program.
+            options = ''.join(f', {name}={value}' for name, value in _options().items())
+            self.repro = f'torch.onnx.export(Part().eval(), inputs, "part.onnx", opset_version={default_opset()}{options})\n'
+            self.repro_intermediate = 'torch.jit.trace(Part().eval(), inputs, check_trace=False)'
+        return dynamo
 
     def from_proto(self, proto: Any) -> Any:
         """Convert the traced ONNX graph to what `write` takes; the graph itself if that is what it takes."""
@@ -98,17 +104,20 @@ def traced_graph(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str]
         LoweringError: it cannot; the cause is chained.
     """
     import onnx
-    # torch 2.4 and older have no other exporter, and no such option.
-    old: dict[str, Any] = dict(dynamo=False) if 'dynamo' in inspect.signature(torch.onnx.export).parameters else {}
     with TemporaryDirectory() as folder, torch.no_grad(), silenced(), with_forms(**forms), sizes_left_open():
         draft = Path(folder) / 'model.onnx'
         try:
             torch.onnx.export(module, inputs, str(draft), opset_version=opset, input_names=list(axes), output_names=names,
-                              dynamic_axes=axes, **old)
+                              dynamic_axes=axes, **_options())
         except Exception as exc:
             raise LoweringError(f'torch.onnx.export of {name_of(module)} with torch {torch.__version__} failed: {type(exc).__name__}: '
                                 f'{last_line(exc)}') from exc
         return onnx.load(draft)
+
+
+def _options() -> dict[str, Any]:
+    """Return the option that asks for the TorchScript-based exporter; torch 2.4 and older have no other one, and no such option."""
+    return dict(dynamo=False) if 'dynamo' in inspect.signature(torch.onnx.export).parameters else {}
 
 
 def default_opset() -> int:
