@@ -187,6 +187,15 @@ class Adapter(nn.Module):
         """
         return None
 
+    def without_padding(self, expected: dict[str, Tensor], evidence: dict[str, Tensor],
+                        excused: Tensor | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the expected outputs and the evidence, which are cropped already, with what changes by the crop.
+
+        Args:
+            excused: what `padding_decides` returned.
+        """
+        return expected, evidence
+
     def data_samples(self, image: Tensor) -> list[Any]:
         """Return OpenMMLab's data samples for ``test_step`` on `image`, unpadded, one for each picture of the batch."""
         raise NotImplementedError

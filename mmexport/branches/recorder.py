@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ..compat.indexing import indexing_shown
 from .builtin_shims import recording
 from .numbers import ESCAPED, TORCH, note, wrap
 from .profile import size_products_noted
@@ -137,7 +138,7 @@ def recorded(run: Run, image: Tensor, *others: Tensor) -> Iterator[None]:
     for tensor in (image, *others):
         tensor._picture = run  # type: ignore[attr-defined]
     # A profile function doubles the time of Python. A run without values looks for sizes only, at which the model then runs on a picture.
-    with recording(run), _Mode(run), ShapesOnly() if image.is_meta else size_products_noted():
+    with recording(run), indexing_shown(), _Mode(run), ShapesOnly() if image.is_meta else size_products_noted():
         yield
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ..compat.indexing import indexing_shown
 from ..errors import last_line
 from .numbers import TORCH
 from .places import place_of
@@ -69,7 +70,7 @@ def sizes_that_leave(model: Callable[[Tensor], Any], image: Tensor, known: Colle
     mode = _Asked()
     error = None
     try:
-        with warnings.catch_warnings(), torch.no_grad(), mode:
+        with warnings.catch_warnings(), torch.no_grad(), indexing_shown(), mode:
             warnings.simplefilter('ignore')
             torch.jit.trace(_Tensors(model), (image.clone(),), check_trace=False)
     except Exception as exc:  # A model that cannot be traced unpatched: what was asked until then is known, and the report says so.

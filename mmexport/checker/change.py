@@ -15,26 +15,19 @@ LABEL_SHARE = 0.01
 CHANGED_PIXELS = 0.10
 
 
-def middle(values: Sequence[Tensor], kind: str) -> Tensor:
-    """Return the mid-range of `values`, by channel of pixel maps: the constant nearest to all of them."""
-    if kind == 'pixels':
-        low = torch.stack([value.amin(dim=(0, 2, 3)) for value in values]).amin(0)
-        high = torch.stack([value.amax(dim=(0, 2, 3)) for value in values]).amax(0)
-        return ((low + high) / 2)[None, :, None, None]
+def middle(values: Sequence[Tensor]) -> Tensor:
+    """Return the mid-range of `values`: the constant nearest to all of them."""
     return (torch.stack([value.min() for value in values]).min() + torch.stack([value.max() for value in values]).max()) / 2
 
 
-def same_values(one: Tensor, other: Tensor, kind: str, tolerance: float) -> str | None:
-    """Return why two continuous outputs are too much alike, or None."""
+def same_values(one: Tensor, other: Tensor, tolerance: float, unit: str = 'channels') -> str | None:
+    """Return why two continuous outputs (N, units, ...) are too much alike, or None."""
     scale = max(float(one.abs().max()), float(other.abs().max()), 1e-12)
     change = (one.double() - other.double())[:1]
-    if kind == 'map':
-        change = change[:, None]
     rms = change.flatten(2).pow(2).mean(dim=2).sqrt().flatten() / scale
     moved = share(rms >= CHANGED_BY * tolerance)
     if moved >= CHANGED_SHARE:
         return None
-    unit = 'queries' if kind == 'queries' else 'channels'
     return f'only {moved:.0%} of the {unit} change by {CHANGED_BY} tolerances between two inputs ({CHANGED_SHARE:.0%} must)'
 
 

@@ -1,7 +1,7 @@
 """Hold the result of comparing one output of one input, and the rule by which it passes."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -74,6 +74,12 @@ class Comparison:
         return self.kind not in (COUNT, REFUSED, WRITES) and bool(kind_of(self.kind).CONTINUOUS)
 
     @property
+    def _judge_reduced(self) -> Callable[[Comparison], str | None]:
+        """Return the rule of the kind for reduced precision, or the usual one."""
+        usual = reduced.by_error if self.continuous else reduced.by_share
+        return usual if self.kind in (COUNT, REFUSED, WRITES) else getattr(kind_of(self.kind), 'reduced', usual)
+
+    @property
     def median_limit(self) -> float:
         """Return what the median may be of a model with a floor: the tolerance, or what noise does to eager if that is more."""
         return min(max(self.tolerance, self.median_floor), FAR * self.tolerance)
@@ -94,7 +100,7 @@ class Comparison:
         if self.problem:
             return self.problem
         if self.precision != reduced.FULL:
-            return reduced.reason(self.precision, self.continuous, self.median, self.cosine, self.beyond, self.metrics)
+            return self._judge_reduced(self)
         # Decisions may differ as much as noise changes them, without the factor: two points of a label map are a segment.
         allowed = self.floor if self.floor == 0 or not self.continuous else self.floor + SLACK
         if not self.continuous:

@@ -10,6 +10,7 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
+from ..compat.indexing import indexing_shown
 from .findings import Audit
 from .placement import elsewhere, left_behind
 from .tags import Tag, Tags
@@ -47,7 +48,7 @@ def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.de
         for tensor in (*tensors, *inputs):
             tags[tensor] = behind.get(id(tensor), Tag(target))
         mode = VirtualDevices(target, tags)
-        with _watched(mode), torch.no_grad(), mode:
+        with _watched(mode), torch.no_grad(), indexing_shown(), mode:
             run()
     return Audit(str(target), tuple(mode.findings.values()), tuple(mode.branches.values()), mode.ops, time.perf_counter() - started)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from ..compat.indexing import indexing_shown
 from ..compat.pytree import tree_leaves, tree_map
 from .findings import Audit, Finding, Place
 from .tags import Tags
@@ -39,7 +40,7 @@ def devices_fixed(model: nn.Module, audit: Audit, device: str | torch.device) ->
     held_tensors = {number: tensor for number, (tensor, tag) in outside.items() if tag.what in holders}
     lines = {(finding.origin.file, finding.origin.line): finding.kind for finding in findings if finding.kind not in OUTSIDE}
     mover = _TensorMover(torch.device(device), held_tensors, lines, names)
-    with _from_numpy(mover), mover:
+    with _from_numpy(mover), indexing_shown(), mover:
         yield [f'{finding.what}: {_done(finding, device)} ({finding.origin})' for finding in findings]
 
 

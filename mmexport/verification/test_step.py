@@ -15,13 +15,10 @@ import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..adapters.panoptic.boxes import boxes_of
 from ..branches import Run, recorded
-from ..checker.compare import compare
+from ..checker.compare import compare, compared_together
 from ..checker.comparison import DEFAULT_TOLERANCE
-from ..checker.continuous import compare_continuous
-from ..checker.instances import compare_instances
-from ..checker.labels import compare_labels, compare_panoptic
+from ..checker.kinds import kind_of
 from ..checker.samples import Sample
 from ..inputs.real_image import Photograph
 from ..inputs.windows import joined
@@ -92,7 +89,7 @@ def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photogr
         normalized = adapter.preprocess(image)
         raw = tuple(sample.raw[spec.name].to(device) for spec in adapter.raw_specs)
         excused = adapter.padding_decides(raw, normalized, *photograph.img_shape)
-    shares = _cropped_agreements(answers, sample, *photograph.img_shape, excused)
+    shares = _cropped_agreements(adapter, answers, sample, *photograph.img_shape, excused)
     wrong = f'{min(shares):.2%} agrees with test_step, 100.00% must' if min(shares) < 1 else None
     return PipelineCheck(sample.name, min(shares), wrong, photograph.padding, **facts)
 
@@ -146,34 +143,20 @@ def check_slid(adapter: Adapter, windows: Sample, whole: Tensor, tolerance: floa
     return _judged(adapter, sample, answers, tolerance, dict(image=tuple(whole.shape)))
 
 
-def _cropped_agreements(answers: Mapping[str, Tensor], sample: Sample, height: int, width: int, excused: Tensor | None) -> list[float]:
-    """Return the share of pixels, or of instance rows, that agree where eager is clear and there is no padding."""
-    expected = {name: tensor[..., :height, :width] if tensor.dim() > 2 and tensor.shape[-1] == sample.image.shape[-1] else tensor
-                for name, tensor in sample.expected.items()}
-    evidence = {name: tensor[..., :height, :width] if tensor.dim() > 2 else tensor for name, tensor in sample.evidence.items()}
+def _cropped_agreements(adapter: Adapter, answers: Mapping[str, Tensor], sample: Sample, height: int, width: int,
+                        excused: Tensor | None) -> list[float]:
+    """Return by output the share of units that agree where eager is clear and there is no padding."""
+    def cropped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: tensor[..., :height, :width] if tensor.dim() > 2 and tensor.shape[-2:] == sample.image.shape[-2:] else tensor
+                for name, tensor in tensors.items()}
+
+    expected, evidence = adapter.without_padding(cropped(sample.expected), cropped(sample.evidence), excused)
     shares = []
-    if 'panoptic' in answers:
-        near = evidence.get('near', torch.zeros_like(expected['panoptic'])).bool()
-        near = near if excused is None else near | excused.cpu()
-        shares.append(_share(compare_panoptic(expected['panoptic'], answers['panoptic'], {'near': near})))
-    if 'labels' in answers and answers['labels'].dim() == 3:
-        shares.append(_share(compare_labels(expected['labels'], answers['labels'], evidence, DEFAULT_TOLERANCE)))
-    if 'scores' in answers and answers['scores'].dim() == 3:
-        beyond = float(compare_continuous('map', 'scores', expected, answers, {}, DEFAULT_TOLERANCE).get('beyond', 1.0))
-        shares.append(1 - max(beyond - sample.floors.get('scores', 0.0), 0.0))
-    if 'masks' in answers:
-        rows = {**{name: expected[name] for name in ('scores', 'labels', 'num', 'masks')}, 'boxes': boxes_of(expected['masks'])}
-        # A row's score is a mean over its mask, from which mmdet leaves the padding out: with padding there is nothing to compare.
-        any_score = 1 / max(float(rows['scores'].abs().max()), 1e-12)
-        shares.append(_share(compare_instances(rows, answers, evidence, any_score)))
-    if not shares:
-        shares.append(float(torch.allclose(expected['logits'], answers['logits'], rtol=1e-3,
-                                           atol=DEFAULT_TOLERANCE * float(expected['logits'].abs().max()))))
+    for label, kind, names in compared_together([spec.as_dict() for spec in adapter.specs]):
+        result = kind_of(kind).compare(names, expected, answers, evidence, DEFAULT_TOLERANCE, None)
+        beyond = float(result.get('beyond', 1.0))
+        shares.append(1 - (max(beyond - sample.floors.get(label, 0.0), 0.0) if kind_of(kind).CONTINUOUS else beyond))
     return shares
-
-
-def _share(verdict: Mapping[str, Any]) -> float:
-    return 1 - float(verdict.get('beyond', 1.0))
 
 
 def _on_cpu(answers: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mmexport.checker.continuous import compare_continuous, competing_scale
+from mmexport.checker.kinds import kind_of
 from tests.checker.made import LABELS, LOGITS, judge, vacuous_of
 
 
@@ -55,7 +56,7 @@ def test_too_many_exempt_pixels_fail() -> None:
 
 def found(kind: str, wanted: torch.Tensor, got: torch.Tensor, tolerance: float = 1e-4, clear: float | None = None,
           **evidence: torch.Tensor) -> dict[str, Any]:
-    return compare_continuous(kind, 'out', {'out': wanted}, {'out': got}, evidence, tolerance, clear)
+    return compare_continuous(kind_of(kind).UNITS, 'out', {'out': wanted}, {'out': got}, evidence, tolerance, clear)
 
 
 def test_pixel_errors_are_relative_to_scale() -> None:

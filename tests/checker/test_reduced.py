@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from mmexport.checker.reduced import reason, rule
+from mmexport.checker.comparison import Comparison
+from mmexport.checker.reduced import by_share, rule
 from tests.checker.made import judge_rows
 
 
@@ -17,12 +18,12 @@ def test_reduced_precision_instances(change: str, words: str | None) -> None:
         assert reason is None if words is None else words in str(reason), (change, precision)
 
 
-def why(precision: str = 'float16', continuous: bool = True, median: float | None = 0.0, cosine: float | None = 1.0,
-        beyond: float | None = 0.0, **metrics: float) -> str | None:
-    return reason(precision, continuous, median, cosine, beyond, metrics)
+def row(precision: str = 'float16', kind: str = 'pixels', median: float | None = 0.0, cosine: float | None = 1.0,
+        beyond: float | None = 0.0, **metrics: float) -> Comparison:
+    return Comparison('s', 'o', 't', kind, 1e-4, median=median, cosine=cosine, beyond=beyond, metrics=metrics, precision=precision)
 
 
-ROWS: dict[str, float] = dict(rows=200, rows_lost=0, score_error=0.0, best_score=0.5, box_error=0.0)
+ROWS: dict[str, Any] = dict(kind='instance', rows=200, rows_lost=0, score_error=0.0, best_score=0.5, box_error=0.0, mask_iou=1.0)
 
 
 @pytest.mark.parametrize(('given', 'words'), [
@@ -46,21 +47,25 @@ ROWS: dict[str, float] = dict(rows=200, rows_lost=0, score_error=0.0, best_score
     (dict(mask_iou=0.98, clear_agreement=0.97), 'clear_agreement 97.00%, 99% must be in float16'),
     # Of logits all pixels may change their class where none is clear.
     (dict(pixel_agreement=0.5), None),
-    (dict(continuous=False, median=None, cosine=None, pixel_agreement=0.99), None),
-    (dict(continuous=False, median=None, cosine=None, pixel_agreement=0.98), 'pixel_agreement 98.00%, 99% must be in float16'),
-    (dict(continuous=False, median=None, cosine=None, beyond=0.01), None),
-    (dict(continuous=False, median=None, cosine=None, beyond=0.02), 'found 98.00%, 99% must be in float16'),
-    (dict(continuous=False, median=None, cosine=None, beyond=None), 'nothing was compared'),
-    (dict(ROWS, continuous=False), None),
-    (dict(ROWS, continuous=False, rows_lost=2), None),
-    (dict(ROWS, continuous=False, rows_lost=3), '98.50% of the instances are found again, 99% must be in float16'),
-    (dict(ROWS, continuous=False, rows=0, rows_lost=1), '0.00% of the instances are found again, 99% must be in float16'),
-    (dict(ROWS, continuous=False, score_error=0.025), None),
-    (dict(ROWS, continuous=False, score_error=0.026), 'a score is off by 5.2e-02 of the best, 0.05 may be in float16'),
-    (dict(ROWS, continuous=False, box_error=1.0), None),
-    (dict(ROWS, continuous=False, box_error=2.0), 'a box is 2 pixels off its mask, 1 may be in float16')])
+    (dict(kind='labels', median=None, cosine=None, pixel_agreement=0.99), None),
+    (dict(kind='labels', median=None, cosine=None, pixel_agreement=0.98), 'pixel_agreement 98.00%, 99% must be in float16'),
+    (dict(ROWS), None),
+    (dict(ROWS, mask_iou=0.98), 'mask_iou 98.00%, 99% must be in float16'),
+    (dict(ROWS, rows_lost=2), None),
+    (dict(ROWS, rows_lost=3), '98.50% of the instances are found again, 99% must be in float16'),
+    (dict(ROWS, rows=0, rows_lost=1), '0.00% of the instances are found again, 99% must be in float16'),
+    (dict(ROWS, score_error=0.025), None),
+    (dict(ROWS, score_error=0.026), 'a score is off by 5.2e-02 of the best, 0.05 may be in float16'),
+    (dict(ROWS, box_error=1.0), None),
+    (dict(ROWS, box_error=2.0), 'a box is 2 pixels off its mask, 1 may be in float16')])
 def test_reduced_precision_reasons(given: dict[str, Any], words: str | None) -> None:
-    assert why(**given) == words
+    assert row(**given).reason == words
+
+
+@pytest.mark.parametrize(('beyond', 'words'), [
+    (0.01, None), (0.02, 'found 98.00%, 99% must be in float16'), (None, 'nothing was compared')])
+def test_decisions_of_a_kind_without_a_rule(beyond: float | None, words: str | None) -> None:
+    assert by_share(row(beyond=beyond)) == words
 
 
 def test_reduced_precision_rule_text() -> None:

@@ -14,7 +14,7 @@ from ..base import Adapter, OutputSpec
 from ..image_metas import image_metas
 from ..objectives import Objective
 from ..specs import mask_specs
-from .boxes import boxes_around
+from .boxes import boxes_around, boxes_of
 from .evidence import instance_evidence, panoptic_evidence
 from .fusion import candidates_of, segment_map, top_queries, winning_weights
 from .objectives import panoptic_objective, segment_targets
@@ -148,6 +148,17 @@ class MaskClassification(Adapter):
         cut, decisions = self.panoptic(cls_logits, masks[..., :height, :width])
         near = panoptic_evidence(decisions, cls_logits, masks, self.fusion.test_cfg, self.num_classes)['near']
         return near | (renamed_after(cut, padded) != cut)
+
+    def without_padding(self, expected: dict[str, Tensor], evidence: dict[str, Tensor],
+                        excused: Tensor | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        if excused is not None:
+            near = evidence.get('near', torch.zeros_like(excused, device='cpu')).bool() | excused.cpu()
+            evidence = {name: tensor for name, tensor in evidence.items() if name != 'candidates'} | {'near': near}
+        if self.instance_on:
+            expected = expected | {'boxes': boxes_of(expected['masks'])}
+            # A row's score is a mean over its mask, from which mmdet leaves the padding out: any score may be.
+            evidence = evidence | {'score_slack': torch.ones(())}
+        return expected, evidence
 
     def notes(self) -> dict[str, Any]:
         things = int(self.fusion.num_things_classes)

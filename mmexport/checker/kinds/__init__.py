@@ -11,6 +11,7 @@ and, if it needs them,
 * ``ROW``: the name of the row that all outputs of this kind share;
 * ``MAP = True``: every element is a label, and each of the frequent ones is tried as a constant answer;
 * ``constant(values)``: the tensor that is tried as a constant answer; zeros without it;
+* ``reduced(row)``: why a row of a file of reduced precision fails, or None; see `mmexport.checker.reduced` for the usual rules;
 * ``classes(name, expected)``: the labels that win in an output, or None.
 """
 from __future__ import annotations

@@ -2,15 +2,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..change import same_rows
 from ..instances import compare_instances
+from ..reduced import REDUCED, STANDS_OUT, by_share
+
+if TYPE_CHECKING:
+    from ..comparison import Comparison
 
 CONTINUOUS, ROW = False, 'instances'
+
+
+def reduced(row: Comparison) -> str | None:
+    """Return why the instances fail: rows that were not found again, scores, boxes, or overlaps, which are of matched rows only."""
+    limits, metrics = REDUCED[row.precision], row.metrics
+    matched_share = 1 - float(metrics['rows_lost']) / max(float(metrics['rows']), 1.0)
+    if not matched_share >= limits.agreement:
+        return f'{matched_share:.2%} of the instances are found again, {limits.agreement:.0%} must be in {row.precision}'
+    off, allowed = float(metrics['score_error']) / max(float(metrics['best_score']), 1e-12), STANDS_OUT * limits.median
+    if not off <= allowed:
+        return f'a score is off by {off:.1e} of the best, {allowed:g} may be in {row.precision}'
+    if not float(metrics['box_error']) <= 1:
+        return f"a box is {metrics['box_error']:.0f} pixels off its mask, 1 may be in {row.precision}"
+    return by_share(row, 'mask_iou', float(metrics['mask_iou']))
 
 
 def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],

@@ -2,14 +2,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from ..change import LABELS, same_map
 from ..labels import compare_labels
+from ..reduced import by_share
+
+if TYPE_CHECKING:
+    from ..comparison import Comparison
 
 CONTINUOUS, MAP = False, True
+
+
+def reduced(row: Comparison) -> str | None:
+    return by_share(row, 'pixel_agreement', float(row.metrics['pixel_agreement']))
 
 
 def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],

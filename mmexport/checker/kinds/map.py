@@ -7,20 +7,22 @@ from typing import Any
 from torch import Tensor
 
 from ..change import middle, same_values
-from ..continuous import compare_continuous
+from ..continuous import Units, compare_continuous
 
 CONTINUOUS = True
+
+UNITS = Units()
 
 
 def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
             tolerance: float, clear: float | None) -> dict[str, Any]:
-    return compare_continuous('map', names[0], expected, actual, evidence, tolerance, clear)
+    return compare_continuous(UNITS, names[0], expected, actual, evidence, tolerance, clear)
 
 
 def constant(values: Sequence[Tensor]) -> Tensor:
-    return middle(values, 'map')
+    return middle(values)
 
 
 def little_change(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], classes: int, tolerance: float,
                   margin: float) -> str | None:
-    return same_values(one[name], other[name], 'map', margin * tolerance)
+    return same_values(one[name][:, None], other[name][:, None], margin * tolerance)
