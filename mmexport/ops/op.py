@@ -26,7 +26,8 @@ class Op:
         takes: the form by format; `EXPORTED` stands for all that are made of an exported program.
         probed: forms that are tried in this order on the installed runtime of a format in `takes`, by `probe`; the first that is right is
             taken. Some runtimes compute an operator wrongly, or rightly for a batch of one only.
-        probe: a module with the op alone, image (N, 3, 16, 16) -> one tensor with `axes`.
+        probe: a module with the op alone, noise (N, 3, 16, 16) -> one tensor with `axes`. One that takes other inputs than the noise has
+            `input_specs` and `inputs_of`, as an adapter does.
         classes: names of upstream classes that use the op: a model without them need not be probed for.
     """
 

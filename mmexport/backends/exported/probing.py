@@ -18,6 +18,7 @@ from ... import __version__
 from ...adapters.base import OutputSpec
 from ...errors import LoweringError, last_line
 from ...ops.op import Op
+from ..examples import input_specs_of, inputs_for
 
 if TYPE_CHECKING:
     from .from_program import ProgramBackend
@@ -71,14 +72,15 @@ def _right(backend: ProgramBackend, form: str, device: torch.device, op: Op) -> 
     probe: Any = op.probe().to(device)
     probe.specs = (OutputSpec('probed', 'float32', op.axes, 'map'),)
     generator = torch.Generator().manual_seed(0)
-    manifest = dict(inputs=[dict(name='image', dynamic=['batch'])], outputs=[spec.as_dict() for spec in probe.specs])
+    manifest = dict(inputs=[dict(name=spec.name, axes=list(spec.axes), dynamic=['batch']) for spec in input_specs_of(probe)],
+                    outputs=[spec.as_dict() for spec in probe.specs])
     with TemporaryDirectory() as folder, torch.no_grad():
         artifact = trial._lower(probe, torch.zeros(1, 3, 16, 16, device=device), Path(folder) / backend.name, manifest)
         run = trial.load(artifact, device)
         pairs = []
         for batch in (1, 3):
-            sample = torch.randn(batch, 3, 16, 16, generator=generator).to(device)
-            pairs.append((probe(sample)[0], run(sample)[0].to(device)))
+            inputs = inputs_for(probe, torch.randn(batch, 3, 16, 16, generator=generator).to(device))
+            pairs.append((probe(*inputs)[0], run(*inputs)[0].to(device)))
     return all(one.shape == other.shape and float((one - other).abs().max()) <= TOLERANCE * float(one.abs().max())
                for one, other in pairs)
 

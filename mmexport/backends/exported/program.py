@@ -1,6 +1,7 @@
 """Create the exported program that several formats start from: ``torch.export`` of a patched adapter with open sizes."""
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,11 +97,18 @@ def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[S
 def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: dict[str, str]) -> ExportedProgram:
     from torch.export import Dim
     limits, inputs = ranges(example, dynamic), inputs_for(adapter, example)
-    first, *others = ({index: Dim.AUTO(min=limits[name][0], max=limits[name][1]) for name, index in spec.open_axes(dynamic).items()}
-                      for spec in input_specs_of(adapter))
-    program = _exported(adapter, inputs, (first, tuple(others)) if others else (first,), forms)
+    dims = {spec.name: {index: Dim.AUTO(min=limits[name][0], max=limits[name][1]) for name, index in spec.open_axes(dynamic).items()}
+            for spec in input_specs_of(adapter)}
+    program = _exported(adapter, inputs, _as_passed(adapter, list(dims.values())), forms)
     _check_open(program, dynamic, adapter)
     return program
+
+
+def _as_passed(module: nn.Module, dims: list[Any]) -> tuple[Any, ...]:
+    """Return the open axes of the inputs as torch.export takes them: those of ``*others`` in a tuple of their own."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    named = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    return tuple(dims) if len(dims) <= len(named) else (*dims[:len(named)], tuple(dims[len(named):]))
 
 
 def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: dict[str, str]) -> ExportedProgram:

@@ -130,8 +130,8 @@ class First(nn.Module):
         super().__init__()
         self.traced, self.count = traced, count
 
-    def forward(self, image: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.traced(image, *others)[:self.count])
+    def forward(self, first: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.traced(first, *others)[:self.count])
 
 
 def _fused(before: Counter[str], after: Counter[str]) -> dict[str, int]:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
+from mmexport.adapters.specs import IMAGE, InputSpec
 from mmexport.backends import build_backend
 from mmexport.backends.exported.probing import right_form
 from mmexport.backends.onnx.backend import ONNX
@@ -59,6 +61,23 @@ def test_the_installed_runtime_is_right_and_is_asked_once(name: str, op: Op, mon
     assert (form, tried) == ('grid', {'grid': True})
     monkeypatch.setattr('mmexport.backends.exported.probing._right', lambda *args: pytest.fail('asked again'))
     assert right_form(backend, torch.device('cpu'), op) == (form, tried)
+
+
+class BoxProbe(nn.Module):
+    """Apply an op that takes boxes (N, 4) beside the picture."""
+
+    input_specs = (IMAGE, InputSpec('boxes', ('batch', 'side')))
+
+    def inputs_of(self, picture: Tensor) -> tuple[Tensor, ...]:
+        return picture, picture.flatten(1)[:, :4].abs()
+
+    def forward(self, picture: Tensor, boxes: Tensor) -> tuple[Tensor, ...]:
+        return ((picture.mean(dim=(1, 2, 3))[:, None] + boxes),)
+
+
+def test_a_probe_with_two_inputs_of_other_ranks() -> None:
+    op = Op('boxed', 'plain', probed=('plain',), probe=BoxProbe, axes=('batch', 'side'))
+    assert right_form(ONNX(), torch.device('cpu'), op) == ('plain', {'plain': True})
 
 
 class GetsGridWrong(ONNX):
