@@ -18,13 +18,14 @@ unexport PYTHONDONTWRITEBYTECODE
 FAST := tests/checker tests/cli tests/branches/test_tables.py tests/branches/test_recorder.py tests/model tests/utils tests/compat \
 	tests/inputs tests/patching tests/ops
 
-.PHONY: help setup formats demo test test-fast docs lint mutation matrix verify-configs cpp clean
+.PHONY: help setup formats demo test test-fast docs lint mutation matrix picture verify-configs cpp clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
 	@echo "make test-fast: tests for daily work.   make docs: the pages of docs/ as build/site."
 	@echo "make lint: ruff, mypy, import contracts.   make verify-configs: export and verify every config, full size (hours on two cores)."
 	@echo "make matrix: export and test with other versions of torch and numpy (hours)."
+	@echo "make picture: draw docs/images/parity.png, which the README shows."
 	@echo "make mutation: change what judges files, one place at a time, and see whether a test notices."
 	@echo "make cpp: build examples/cpp on LibTorch (cmake, a compiler) and run it on Mask2Former-R50 and SegFormer-B0."
 
@@ -80,6 +81,11 @@ mutation: $(FORMATS)
 matrix: $(READY)
 	$(PY) benchmarks/matrix.py --out benchmarks/results/matrix.json
 	$(PY) benchmarks/matrix_table.py
+
+picture: $(READY)
+	$(PY) tools/make_checkpoint.py configs/mask2former_r50.py work_dirs/picture/weights.pth
+	$(PY) tools/export.py configs/mask2former_r50.py work_dirs/picture/weights.pth --work-dir work_dirs/picture
+	$(PY) benchmarks/picture.py work_dirs/picture/torchscript docs/images/parity.png
 
 verify-configs: $(READY)
 	$(PY) benchmarks/verify_configs.py --out benchmarks/results/verify_configs.json

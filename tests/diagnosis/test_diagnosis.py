@@ -28,6 +28,7 @@ from mmexport.model.config import load_config
 from mmexport.patching import Patch
 from mmexport.registry import BACKENDS, PATCHES
 from tests.diagnosis.planted import CONFIG, FAULTS, Fault
+from tests.programs import needs_program
 from tests.tiny import seeded, tiny
 
 
@@ -220,6 +221,7 @@ def test_a_healthy_model_says_so(tmp_path: Path) -> None:
     assert report.diagnoses == ()
 
 
+@needs_program
 def test_without_diagnosis_the_failure_stands_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = FAULTS['a branch on a sum in a head']
     source.write(tmp_path / 'undiagnosed.py')
@@ -234,6 +236,7 @@ def test_without_diagnosis_the_failure_stands_alone(tmp_path: Path, monkeypatch:
     assert (left.name, kept['passed'], list(kept['failures'])) == ('report.json', False, ['torch_export'])
 
 
+@needs_program
 def test_the_door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from mmexport.cli.main import run
     from mmexport.seeding import seed_model
