@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from mmexport.backends.onnx.backend import ONNX
 from mmexport.compat import torch_versions
 from mmexport.compat.torch_versions import raise_version_conflict, version_conflict
 from mmexport.errors import LoweringError, SetupError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _raised(call: object, *args: object, **kwargs: object) -> BaseException:
@@ -69,6 +72,19 @@ def test_torchscript_imports_nothing_of_other_formats() -> None:
             'print([name for name in heavy if name in set(sys.modules) - before])\n')
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == '[]'
+
+
+@pytest.mark.slow
+def test_a_torchscript_run_imports_no_other_runtime(tmp_path: Path) -> None:
+    """torch imports parts of its own (torch._dynamo, torch.export); packages of other formats stay out, in the checker's process too."""
+    code = ('import sys\n'
+            'from mmexport import Exporter\n'
+            'from tests.tiny import seeded, tiny\n'
+            f'report, = Exporter(tiny("fcn", backends=["torchscript"]), model=seeded("fcn"), work_dir={str(tmp_path)!r}).run()\n'
+            'others = ("onnx", "onnxscript", "onnxruntime", "openvino", "torch_tensorrt")\n'
+            'print(report.passed, [name for name in others if name in sys.modules])\n')
+    done = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == 'True []'
 
 
 def test_import_of_the_package_needs_no_torch() -> None:
