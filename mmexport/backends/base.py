@@ -17,6 +17,8 @@ from ..errors import ConfigError, SetupError
 from ..registry import BACKENDS
 
 Run = Callable[..., tuple[Tensor, ...]]
+# The trace of a part, in the source of a repro.
+TRACED = 'torch.jit.trace(Part().eval(), inputs, check_trace=False)'
 
 
 class Backend:

@@ -63,20 +63,15 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
     if broken:
         return broken
     clear = None if precision == FULL else 2 * REDUCED[precision].median
-    return [row(label, kind, **kind_of(kind).compare(group, expected, by_name, evidence, tolerance, clear))
-            for label, kind, group in compared_together(specs)]
-
-
-def compared_together(specs: Sequence[Spec]) -> list[tuple[str, str, list[str]]]:
-    """Return the row's name, the kind and the outputs of each comparison; outputs of a kind that has one ROW come last."""
-    alone, groups = [], dict[str, list[str]]()
+    rows, groups = [], dict[str, list[str]]()
     for spec in specs:
         name, kind = str(spec['name']), str(spec['kind'])
         if getattr(kind_of(kind), 'ROW', None):
             groups.setdefault(kind, []).append(name)
         else:
-            alone.append((name, kind, [name]))
-    return alone + [(str(kind_of(kind).ROW), kind, group) for kind, group in groups.items()]
+            rows.append(row(name, kind, **kind_of(kind).compare([name], expected, by_name, evidence, tolerance, clear)))
+    return rows + [row(kind_of(kind).ROW, kind, **kind_of(kind).compare(group, expected, by_name, evidence, tolerance, clear))
+                   for kind, group in groups.items()]
 
 
 def _shape_or_dtype(expected: Tensor, actual: Any) -> str | None:

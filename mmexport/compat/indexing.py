@@ -1,6 +1,7 @@
 """Let a TorchFunctionMode see `tensor[index]`, where torch itself does not show it one.
 
-Tried on torch 2.1.2, which shows a mode only those whose index is a tuple, and on 2.4.1 to 2.13.0, which show all.
+Tried on torch 2.1.2, which shows a mode only those whose index is a tuple, and on 2.4.1, 2.6.0, 2.8.0, 2.13.0 and
+2.14.1, which show all.
 """
 from __future__ import annotations
 

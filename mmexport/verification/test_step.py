@@ -16,9 +16,8 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..branches import Run, recorded
-from ..checker.compare import compare, compared_together
-from ..checker.comparison import DEFAULT_TOLERANCE
-from ..checker.kinds import kind_of
+from ..checker.compare import compare
+from ..checker.comparison import DEFAULT_TOLERANCE, Comparison
 from ..checker.samples import Sample
 from ..inputs.real_image import Photograph
 from ..inputs.windows import joined
@@ -96,11 +95,16 @@ def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photogr
 
 def _judged(adapter: Adapter, sample: Sample, answers: Mapping[str, Tensor], tolerance: float, facts: dict[str, Any]) -> PipelineCheck:
     """Compare by the rules of the checker, scores included; the evidence is of the adapter's rows, so those are expected."""
-    specs = [spec.as_dict() for spec in adapter.specs]
-    rows = compare(specs, sample.expected, [answers[str(spec['name'])] for spec in specs], sample.evidence, sample=sample.name,
-                   stage='test_step vs adapter', floors=sample.floors, tolerance=tolerance)
+    rows = _rows(adapter, sample, sample.expected, sample.evidence, answers, tolerance)
     wrong = next((f'{row.output}: {row.reason}' for row in rows if not row.passed), None)
     return PipelineCheck(sample.name, min(1 - (row.beyond or 0.0) if row.problem is None else 0.0 for row in rows), wrong, **facts)
+
+
+def _rows(adapter: Adapter, sample: Sample, expected: Mapping[str, Tensor], evidence: Mapping[str, Tensor], answers: Mapping[str, Tensor],
+          tolerance: float) -> list[Comparison]:
+    specs = [spec.as_dict() for spec in adapter.specs]
+    return compare(specs, expected, [answers[str(spec['name'])] for spec in specs], evidence, sample=sample.name,
+                   stage='test_step vs adapter', floors=sample.floors, tolerance=tolerance)
 
 
 def run_test_step_on(adapter: Adapter, image: Tensor) -> list[Any]:
@@ -151,12 +155,9 @@ def _cropped_agreements(adapter: Adapter, answers: Mapping[str, Tensor], sample:
                 for name, tensor in tensors.items()}
 
     expected, evidence = adapter.without_padding(cropped(sample.expected), cropped(sample.evidence), excused)
-    shares = []
-    for label, kind, names in compared_together([spec.as_dict() for spec in adapter.specs]):
-        result = kind_of(kind).compare(names, expected, answers, evidence, DEFAULT_TOLERANCE, None)
-        beyond = float(result.get('beyond', 1.0))
-        shares.append(1 - (max(beyond - sample.floors.get(label, 0.0), 0.0) if kind_of(kind).CONTINUOUS else beyond))
-    return shares
+    rows = _rows(adapter, sample, expected, evidence, answers, DEFAULT_TOLERANCE)
+    # Without the factor that `Comparison` allows beyond a floor; decisions must agree wherever eager is clear.
+    return [0.0 if row.beyond is None else 1 - (max(row.beyond - row.floor, 0.0) if row.continuous else row.beyond) for row in rows]
 
 
 def _on_cpu(answers: Mapping[str, Tensor]) -> dict[str, Tensor]:

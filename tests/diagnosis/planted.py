@@ -1,9 +1,16 @@
-"""A user's model with one fault in it, that some format cannot hold or gets wrong; the line marked."""
+"""A user's model with one fault in it, that some format cannot hold or gets wrong, the line marked; and its diagnosis."""
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from mmexport import Exporter
+from mmexport.backends.base import availability
+from mmexport.diagnosis import Diagnosis
+from mmexport.model.config import load_config
 from tests.device.planted import CONFIG as PROJECT
 from tests.device.planted import filled
 
@@ -63,3 +70,22 @@ FAULTS = {
 CONFIG = PROJECT + """
 export = dict(outputs='raw', inputs=dict(shape=(1, 3, 64, 96)), verify=dict(shapes=[(96, 80)], noises=1))
 """
+
+
+def diagnosed(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+              **section: Any) -> tuple[list[Diagnosis], Path]:
+    if reason := availability().get(fault.backend):
+        pytest.skip(reason)
+    source = tmp_path / f'{name}.py'
+    fault.write(source)
+    config = tmp_path / 'config.py'
+    config.write_text(CONFIG.format(module=name))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    cfg = load_config(config)
+    cfg.export.update(backends=[fault.backend])
+    cfg.export.update(section)
+    report, = Exporter(cfg, work_dir=tmp_path / 'work').run()
+    assert report.passed is False
+    assert report.as_dict()['diagnoses']
+    assert any(line.startswith('diagnosis of') for line in report.lines())
+    return list(report.diagnoses), source

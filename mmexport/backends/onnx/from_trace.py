@@ -14,7 +14,7 @@ from ...adapters import Adapter
 from ...artifact import Artifact
 from ...errors import LoweringError, last_line
 from ...ops.op import with_forms
-from ..base import Run, name_of
+from ..base import TRACED, Run, name_of
 from ..examples import input_specs_of, inputs_for
 from ..exported.from_program import ProgramBackend
 from ..exported.program import silenced, unavailable
@@ -45,7 +45,7 @@ class TraceBackend(ProgramBackend):
             # Instance attributes: a class whose instances lower in two ways has the repro of the program.
             options = ''.join(f', {name}={value}' for name, value in _options().items())
             self.repro = f'torch.onnx.export(Part().eval(), inputs, "part.onnx", opset_version={default_opset()}{options})\n'
-            self.repro_intermediate = 'torch.jit.trace(Part().eval(), inputs, check_trace=False)'
+            self.repro_intermediate = TRACED
         return dynamo
 
     def from_proto(self, proto: Any) -> Any:
