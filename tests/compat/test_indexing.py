@@ -34,3 +34,29 @@ def test_modes_see_every_index(index: Any, shown: bool, monkeypatch: pytest.Monk
     assert '__getitem__' in mode.names
     assert torch.equal(actual, expected)
     assert torch.Tensor.__getitem__ is original
+
+
+def test_tensors_without_axes_stay_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setting ``__getitem__`` on a class makes its instances sequences, and torch reads the length of a sequence."""
+    monkeypatch.setattr(indexing, '_is_shown', lambda: False)
+    number = torch.tensor(3)
+    with indexing.indexing_shown():
+        class Later(torch.Tensor):
+            pass
+
+        assert torch.tensor([number]).tolist() == torch.zeros(1).new_tensor([number]).tolist() == [3]
+    assert torch.tensor([number]).tolist() == torch.zeros(1).new_tensor([number]).tolist() == [3]
+    assert torch.tensor([torch.nn.Parameter(torch.tensor(2.0)), number.as_subclass(Later)]).tolist() == [2, 3]
+
+
+def test_nothing_is_replaced_where_the_slots_are_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, '_is_shown', lambda: False)
+    monkeypatch.setattr(indexing, '_slots_are_found', lambda: False)
+    original = torch.Tensor.__getitem__
+    with indexing.indexing_shown():
+        assert torch.Tensor.__getitem__ is original
+
+
+def test_the_slots_are_found() -> None:
+    """On CPython 3.8 to 3.13; elsewhere `tensor[index]` stays hidden."""
+    assert indexing._slots_are_found()
