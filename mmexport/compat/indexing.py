@@ -49,11 +49,11 @@ def _set(function: Any, slots: dict[type, int | None]) -> None:
     """Set ``Tensor.__getitem__``, and put ``sq_item`` of the tensor types back; a type made since has Tensor's."""
     Tensor.__getitem__ = function  # type: ignore[method-assign]
     for type_ in _types(Tensor):
-        if type_ in slots or type_.__getitem__ is function:  # type: ignore[attr-defined]
+        if type_ in slots or type_.__getitem__ is function:
             _sq_item(type_).value = slots.get(type_, slots[Tensor])
 
 
-def _types(type_: type) -> list[type]:
+def _types(type_: Any) -> list[Any]:
     """Return a type and its subclasses."""
     return [type_, *(found for below in type.__subclasses__(type_) for found in _types(below))]
 
