@@ -9,7 +9,7 @@ import torch
 from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.backends import build_backend
-from mmexport.backends.onnx.internals import converted
+from mmexport.backends.onnx.internals.converting import converted
 from mmexport.backends.openvino.backend import OpenVINO
 from mmexport.errors import LoweringError
 from mmexport.inputs.synthetic import picture

@@ -16,7 +16,7 @@ from ..tensorrt.trtexec import trtexec_line
 from .from_trace import OPSET, TraceBackend, default_opset, is_large
 from .graph import lowest_ir, name_axes, nodes
 from .half import halved
-from .internals import converted
+from .internals.converting import converted
 from .runner import open_onnxruntime
 
 if TYPE_CHECKING:

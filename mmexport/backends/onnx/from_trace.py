@@ -19,7 +19,7 @@ from ..examples import input_specs_of, inputs_for
 from ..exported.from_program import ProgramBackend
 from ..exported.program import silenced, unavailable
 from ..raw_outputs import with_raw
-from .open_trace import sizes_left_open
+from .internals.open_trace import sizes_left_open
 
 # Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
 LIMIT = 1_900_000_000

@@ -1,21 +1,17 @@
 """Lower to OpenVINO: IR files for Intel and AMD processors, from the exported program, or from ONNX where there is none."""
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import fx
-
 from ...adapters.specs import IMAGE, InputSpec
 from ...errors import ConfigError
 from ...registry import BACKENDS
-from ..exported.internals.decomposing import decomposed_by
 from ..onnx.from_trace import OPSET, TraceBackend, default_opset, is_large
+from .internals import as_it_reads
 from .runner import PLACE, open_openvino
 
 if TYPE_CHECKING:
@@ -69,7 +65,7 @@ class OpenVINO(TraceBackend):
             return open_openvino().convert_model(Path(folder) / 'model.onnx')
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
-        model = open_openvino().convert_model(_as_it_reads(program))
+        model = open_openvino().convert_model(as_it_reads(program))
         for port, spec in zip(model.inputs, inputs, strict=True):
             port.get_tensor().set_names({spec.name})
         for port, name in zip(model.outputs, names, strict=True):
@@ -88,48 +84,3 @@ class OpenVINO(TraceBackend):
         manifest[self.name].update(version=openvino.__version__, compile=dict(INFERENCE_PRECISION_HINT=hint), ops=len(made.get_ops()))
         openvino.save_model(made, str(folder / self.file), compress_to_fp16=False)
         return manifest
-
-
-def _as_it_reads(program: ExportedProgram) -> ExportedProgram:
-    """Return the decomposed `program` without what OpenVINO 2026.4 cannot read; convert_model decomposes it itself."""
-    as_ever = program.run_decompositions
-
-    def run_decompositions(*args: Any, **kwargs: Any) -> ExportedProgram:
-        done = as_ever(*args, **kwargs)
-        _without_mod(done.graph)
-        for spec, answer in zip(done.graph_signature.output_specs, _told_apart(done.graph), strict=True):
-            spec.arg.name = answer.name  # type: ignore[union-attr]
-        done.graph_module.recompile()
-        return done
-
-    return decomposed_by(program, run_decompositions)
-
-
-def _without_mod(graph: fx.Graph) -> None:
-    """Replace remainders of sizes, ``a % b``, by ``a - a // b * b``; Twins pads by one."""
-    for node in graph.find_nodes(op='call_function', target=operator.mod):
-        size, by = node.args
-        with graph.inserting_before(node):
-            whole = graph.call_function(operator.mul, (graph.call_function(operator.floordiv, (size, by)), by))
-            node.replace_all_uses_with(graph.call_function(operator.sub, (size, whole)))
-        graph.erase_node(node)
-
-
-def _told_apart(graph: fx.Graph) -> list[fx.Node]:
-    """Make every output a distinct tensor, because OpenVINO merges clones."""
-    end = graph.output_node()
-    answers: list[Any] = list(end.args[0])  # type: ignore[arg-type]
-    tensors: set[fx.Node] = set()
-    for place, answer in enumerate(answers):
-        tensor = answer
-        while tensor.target in (torch.ops.aten.clone.default, torch.ops.aten.alias.default):
-            tensor = tensor.args[0]
-        if tensor in tensors:
-            operands = (tensor, tensor) if answer.meta['val'].dtype == torch.bool else (tensor, 1)
-            identity = torch.ops.aten.logical_and.default if answer.meta['val'].dtype == torch.bool else torch.ops.aten.mul.Scalar
-            with graph.inserting_before(end):
-                answers[place] = graph.call_function(identity, operands)
-            answers[place].meta.update(answer.meta)
-        tensors.add(tensor)
-    end.args = (tuple(answers),)
-    return answers

@@ -16,7 +16,7 @@ from mmexport.backends.exported.internals.decomposing import decomposed_by_node
 from mmexport.backends.exported.internals.inplace import AsAWholeError, Writes
 from mmexport.backends.exported.program import exported_program, silenced
 from mmexport.backends.onnx.backend import ONNX
-from mmexport.backends.onnx.internals import converted
+from mmexport.backends.onnx.internals.converting import converted
 from mmexport.patching import patched
 from tests.tiny import SHAPE, seeded
 

@@ -10,7 +10,7 @@ import torch
 from onnx import TensorProto, helper
 from torch import Tensor, fx, nn
 
-from mmexport.backends.onnx.internals import known_values, rules_where_they_may_match
+from mmexport.backends.onnx.internals.converting import known_values, rules_where_they_may_match
 
 pytest.importorskip('onnxscript', reason='the ONNX extra is not installed')
 
@@ -102,7 +102,7 @@ def test_promotions_are_the_same_with_known_values() -> None:
 
 
 def test_where_a_fast_path_fails_the_exporter_converts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mmexport.backends.onnx import internals
+    from mmexport.backends.onnx.internals import converting
     reasons: dict[str, str] = {}
     monkeypatch.setattr('mmexport.utils.skipped._lines', reasons)
 
@@ -110,19 +110,19 @@ def test_where_a_fast_path_fails_the_exporter_converts_alone(monkeypatch: pytest
         raise AttributeError('it was renamed')
 
     program = torch.export.export(Mixed(), (torch.zeros(2, 3, 8, 16),))
-    usual = internals.converted(program, 18, ['answer'], ['image'])
+    usual = converting.converted(program, 18, ['answer'], ['image'])
     assert not reasons
-    monkeypatch.setattr(internals, 'decomposed_by_node', changed)
-    made = internals.converted(program, 18, ['answer'], ['image'])
+    monkeypatch.setattr(converting, 'decomposed_by_node', changed)
+    made = converting.converted(program, 18, ['answer'], ['image'])
     assert list(reasons.values()) == ['slower than usual: the fast conversion to ONNX was skipped: AttributeError: it was renamed']
     assert Counter(node.op_type for node in made.graph.node) == Counter(node.op_type for node in usual.graph.node)
 
 
 def test_an_error_of_the_exporter_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mmexport.backends.onnx import internals
+    from mmexport.backends.onnx.internals import converting
     reasons: dict[str, str] = {}
     monkeypatch.setattr('mmexport.utils.skipped._lines', reasons)
-    monkeypatch.setattr(internals, '_converted', lambda *given: (_ for _ in ()).throw(ValueError('no such operator')))
+    monkeypatch.setattr(converting, '_converted', lambda *given: (_ for _ in ()).throw(ValueError('no such operator')))
     with pytest.raises(ValueError, match='no such operator'):
-        internals.converted(torch.export.export(Mixed(), (torch.zeros(2, 3, 8, 16),)), 18, ['answer'], ['image'])
+        converting.converted(torch.export.export(Mixed(), (torch.zeros(2, 3, 8, 16),)), 18, ['answer'], ['image'])
     assert not reasons

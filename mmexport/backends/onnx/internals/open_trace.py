@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...utils.skipped import skip
+from ....utils.skipped import skip
 
 
 @contextmanager

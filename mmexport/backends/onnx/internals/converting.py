@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...utils.skipped import skip
-from ..exported.internals.decomposing import decomposed_by_node
+from ....utils.skipped import skip
+from ...exported.internals.decomposing import decomposed_by_node
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
