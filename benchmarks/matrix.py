@@ -14,41 +14,18 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from common import COMMIT, ROOT, names, write
+from matrix_env import ENVIRONMENTS, install, versions
 
 # Of `make test-fast` what does not depend on recorded figures, and the patches against upstream.
 FAST = ('tests/checker', 'tests/model', 'tests/utils', 'tests/compat', 'tests/inputs', 'tests/patching', 'tests/ops', 'tests/patches',
         'tests/branches/test_tables.py', 'tests/branches/test_recorder.py')
 TRAINED = ('cracks_sigmoid', 'nuclei_unet', 'shapes_slide')
 WHOLE = 'mask2former_r50 256x256'
-
-
-@dataclass(frozen=True)
-class Environment:
-    """Versions that pip installs; the rest is that of requirements/lock.txt and formats.txt."""
-
-    name: str
-    torch: str
-    numpy: str
-    python: str = '3.11'
-    packages: tuple[str, ...] = ()
-
-
-ENVIRONMENTS = (
-    Environment('torch-2.1.2', '2.1.2', '1.26.4'),
-    Environment('openmmlab-oldest', '2.1.2', '1.26.4', packages=('mmengine==0.10.0', 'mmcv-lite==2.0.1', 'mmdet==3.0.0',
-                                                                 'mmsegmentation==1.0.0')),
-    Environment('torch-2.4.1', '2.4.1', '2.4.6'),
-    Environment('torch-2.6.0', '2.6.0', '2.4.6'),
-    Environment('torch-2.8.0', '2.8.0', '2.4.6'),
-    Environment('torch-2.10.0', '2.10.0', '2.4.6'),
-    Environment('torch-2.13.0', '2.13.0', '2.4.6'),
-    Environment('torch-2.14.1', '2.14.1', '2.4.6'),
-)
 
 
 def main() -> int:
@@ -104,31 +81,6 @@ def rows() -> list[str]:
     main_ones = ['segformer_b0', 'mask2former_r50']
     return [*main_ones, WHOLE, *(f'trained {name}' for name in TRAINED), *(name for name in names() if name not in main_ones),
             'files', 'fast tests']
-
-
-def install(environment: Environment, folder: Path) -> str | None:
-    """Make the environment; return the last line of pip's error, or None."""
-    python = shutil.which(f'python{environment.python}') or sys.executable
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([python, '-m', 'venv', '--clear', str(folder)], check=True)
-    pinned = [f'torch=={environment.torch}', f'numpy=={environment.numpy}', 'setuptools==80.10.2', 'wheel']
-    others = {package.partition('==')[0].replace('-', '_') for package in environment.packages} | {'numpy', 'setuptools', 'wheel'}
-    locked = [line for name in ('lock', 'formats') for line in (ROOT / 'requirements' / f'{name}.txt').read_text().splitlines()
-              if '==' in line and line.partition('==')[0].replace('-', '_') not in others]
-    for command in (pinned, ['--no-deps', *locked, *environment.packages], ['--no-deps', '--no-build-isolation', '-e', str(ROOT)]):
-        done = subprocess.run([str(folder / 'bin' / 'python'), '-m', 'pip', 'install', '-q', '--no-compile', '--disable-pip-version-check',
-                               *command], capture_output=True, text=True, check=False)
-        if done.returncode:
-            return done.stderr.strip().splitlines()[-1]
-    return None
-
-
-def versions(folder: Path) -> dict[str, str]:
-    """Return the versions of the packages that an export depends on."""
-    code = ('import json, platform; from mmexport.cli.doctor import installed; '
-            'print(json.dumps({"python": platform.python_version(), **installed()}))')
-    done = subprocess.run([str(folder / 'bin' / 'python'), '-c', code], capture_output=True, text=True, check=True, cwd=ROOT)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def run(row: str, folder: Path, limit: int) -> dict[str, Any]:

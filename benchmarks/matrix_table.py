@@ -48,15 +48,16 @@ def counts(environment: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 def table(environments: list[dict[str, Any]]) -> list[str]:
     """Return the rows of a Markdown table: models that passed, of those tried."""
-    lines = ['| torch | numpy | Python | ' + ' | '.join(FORMATS) + ' | fast tests |', '|---' * (len(FORMATS) + 4) + '|']
+    lines = ['| torch | numpy | Python | ' + ' | '.join(FORMATS) + ' | fast tests | minutes |', '|---' * (len(FORMATS) + 5) + '|']
     for environment in environments:
         rows, results = environment['rows'], counts(environment)
         absent = 'not available' if rows else 'not run'
         cells = [f'{results[name][0]} of {results[name][1]}' if name in results else absent for name in FORMATS]
         tests = rows.get('fast tests', {})
         outcome = tests.get('tests') or tests.get('reason') or environment.get('problem') or 'not run'
+        minutes = str(round(sum(row['seconds'] for row in rows.values()) / 60)) if rows else '-'
         outcome = re.sub(', [0-9]+ warnings?.*| in [0-9.]+s.*', '', outcome)
-        lines.append('| ' + ' | '.join([named(environment), environment['numpy'], environment['python'], *cells, outcome]) + ' |')
+        lines.append('| ' + ' | '.join([named(environment), environment['numpy'], environment['python'], *cells, outcome, minutes]) + ' |')
     return lines
 
 
