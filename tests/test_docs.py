@@ -72,3 +72,26 @@ def test_tables_of_versions_are_those_of_the_results() -> None:
         assert '\n'.join(table(environments)) in (ROOT / page).read_text()
     tried = json.loads((ROOT / 'mmexport' / 'compat' / 'tried.json').read_text())
     assert tried == json.loads(json.dumps([summary(row) for row in environments if row['rows'] and not row['packages']]))
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+    """On a model that was trained in the place of CONFIG and CHECKPOINT; those that take minutes or a package have tests of their own."""
+    trained = ROOT / 'tests' / 'data' / 'trained' / 'nuclei_unet'
+    config, made = f'{trained}.py', 'work_dirs/nuclei_unet/torchscript'
+    places = {'configs/mask2former_r50.py': config, 'CONFIG': config, 'OUT': 'seeded.pth', 'OUT.pt': 'fixed.pt',
+              'MODEL.pt': f'{made}/model.pt',
+              'WORK_DIR/torchscript': made, **dict.fromkeys(('ckpt.pth', 'CKPT', 'CHECKPOINT', '[CKPT]'), f'{trained}.pth')}
+    text = (ROOT / 'README.md').read_text()
+    commands = re.findall(r'(?:^    |`)(mmexport (?:export|verify|audit|checkpoint|doctor)\b[^`\n]*)', text, re.MULTILINE)
+    assert {shlex.split(line)[1] for line in commands} == {'export', 'verify', 'audit', 'checkpoint', 'doctor'}
+    for line in commands:
+        words = [places.get(word, word) for word in shlex.split(line)]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False,
+                              env={**ENV, 'PATH': f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'})
+        assert done.returncode == 0, f'{" ".join(words)}\n{done.stdout}{done.stderr}'
+
+
+def test_the_first_screen_of_the_readme_has_thirty_lines() -> None:
+    first, _, _ = (ROOT / 'README.md').read_text().partition('\n## ')
+    assert len(first.strip().splitlines()) <= 30

@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
     from ..device.findings import Audit
 
-SCRIPT_SHAPE = (256, 256)
-
 
 @opt.command('audit', ('mmexport audit CONFIG CHECKPOINT', 'mmexport audit model.pt --fix fixed.pt'),
              short_help='Find tensors on the wrong device.')
 @click.argument('model')
 @click.argument('checkpoint', required=False)
 @opt.option('--device', group=opt.MODEL, default='cuda', help='The device to be; it need not exist.')
-@opt.option('--shape', group=opt.MODEL, nargs=2, type=int, metavar='H W', help='Size of the input (as exported; 256 256 for a .pt).')
+@opt.option('--shape', group=opt.MODEL, nargs=2, type=int, metavar='H W',
+            help='Size of the input (as exported; 256 256 for a .pt without a manifest).')
 @opt.cfg_options
 @opt.option('--fix', group=opt.OUTPUT, is_flag=False, flag_value='', metavar='[OUT.pt]',
             help='Fix what can be fixed: a .pt is written to OUT.pt, a model is changed for the time of an export (export --fix) and '
@@ -58,9 +57,9 @@ def audit(args: SimpleNamespace) -> int:
 def _of_script(args: SimpleNamespace, device: torch.device) -> Audit:
     import torch
 
-    from ..device.script import audit_script, fix_script
+    from ..device.script import audit_script, fix_script, traced_shape
     from ..errors import InputError
-    image = torch.randn(1, 3, *(args.shape or SCRIPT_SHAPE), generator=torch.Generator().manual_seed(0))
+    image = torch.randn((1, 3, *args.shape) if args.shape else traced_shape(args.model), generator=torch.Generator().manual_seed(0))
     if args.fix is None:
         return audit_script(args.model, image, device)
     if not args.fix:

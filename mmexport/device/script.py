@@ -1,6 +1,7 @@
 """Audit and repair a saved TorchScript file, without the model that it was made from."""
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from pathlib import Path
@@ -14,6 +15,8 @@ from ..errors import InputError, last_line
 from .dispatch import Dispatched
 from .findings import Audit, Finding
 from .literals import MARKS, follow_input, literals, mark
+
+SHAPE = (1, 3, 256, 256)
 
 
 def load_script(path: str | Path) -> Any:
@@ -32,6 +35,14 @@ def load_script(path: str | Path) -> Any:
             raise InputError(f'{path} is not a TorchScript file: {str(exc).strip().splitlines()[0][:160]}') from exc
     torch._C._jit_pass_inline(module.graph)
     return module
+
+
+def traced_shape(path: str | Path) -> tuple[int, ...]:
+    """Return the shape that the manifest beside the file names; the usual one for a file of other tools."""
+    manifest = Path(path).with_name('manifest.json')
+    if not manifest.is_file():
+        return SHAPE
+    return tuple(json.loads(manifest.read_text())['inputs'][0]['traced'])
 
 
 def audit_script(path: str | Path, image: Tensor, device: str | torch.device = 'cuda') -> Audit:

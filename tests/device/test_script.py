@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mmexport.adapters import build_adapter
 from mmexport.backends import build_backend
 from mmexport.device.literals import literals
-from mmexport.device.script import audit_script, fix_script, load_script
+from mmexport.device.script import audit_script, fix_script, load_script, traced_shape
 from mmexport.errors import InputError
 from mmexport.inputs.synthetic import picture
 from mmexport.patching import patched
@@ -141,6 +141,12 @@ def test_our_artifacts_hold_on_any_device(name: str, tmp_path: Path) -> None:
     assert audit.clean, '\n'.join(audit.lines())
     assert not literals(load_script(artifact.file).graph)
     assert audit.ops > 50
+
+
+def test_the_size_is_that_of_the_manifest(tmp_path: Path) -> None:
+    assert traced_shape(tmp_path / 'model.pt') == (1, 3, 256, 256)
+    (tmp_path / 'manifest.json').write_text('{"inputs": [{"name": "image", "traced": [1, 3, 96, 128]}]}')
+    assert traced_shape(tmp_path / 'model.pt') == (1, 3, 96, 128)
 
 
 def test_an_unpatched_trace_is_no_artifact(tmp_path: Path) -> None:
