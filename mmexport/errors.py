@@ -107,7 +107,7 @@ def causes(exc: BaseException) -> list[BaseException]:
     return chain
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
     """Return ``, is it meant to be X`` for the known name that is most like `name`; '' if none is."""
     close = get_close_matches(name, list(known), 1)
     return f', is it meant to be {close[0]}' if close else ''

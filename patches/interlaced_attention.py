@@ -35,24 +35,24 @@ def _forward(head: Any, inputs: Any) -> Tensor:
     # ONNX and OpenVINO rounds a negative one up.
     top, left = (height + high + height) // 2 - height, (width + wide + width) // 2 - width
     x = F.pad(x, [left, wide - left, top, high - top])
-    x = head.local_relation(_near(head.global_relation(_far(x, head.down_factor)), x, head.down_factor))
-    x = _together(x, residual, head.down_factor, height + high, width + wide)
+    x = head.local_relation(_by_cell(head.global_relation(_by_position(x, head.down_factor)), x, head.down_factor))
+    x = _from_cells(x, residual, head.down_factor, height + high, width + wide)
     x = x[:, :, top:top + height, left:left + width]
     return head.cls_seg(head.out_conv(torch.cat([x, residual], dim=1)))  # type: ignore[no-any-return]
 
 
-def _far(x: Tensor, step: tuple[int, int]) -> Tensor:
+def _by_position(x: Tensor, step: tuple[int, int]) -> Tensor:
     """Reshape (N, C, H, W) -> (N * h * w, C, H / h, W / w): one picture for each position in a cell of `step` (h, w)."""
     cells = x.unflatten(3, (-1, step[1])).unflatten(2, (-1, step[0]))
     return cells.permute(0, 3, 5, 1, 2, 4).flatten(0, 2)
 
 
-def _near(far: Tensor, x: Tensor, step: tuple[int, int]) -> Tensor:
-    """Reshape the output of `_far` -> (N * H / h * W / w, C, h, w): one picture for each cell."""
+def _by_cell(far: Tensor, x: Tensor, step: tuple[int, int]) -> Tensor:
+    """Reshape the output of `_by_position` -> (N * H / h * W / w, C, h, w): one picture for each cell."""
     return far.unflatten(0, (x.shape[0], *step)).permute(0, 4, 5, 3, 1, 2).flatten(0, 2)
 
 
-def _together(near: Tensor, like: Tensor, step: tuple[int, int], height: Any, width: Any) -> Tensor:
-    """Reshape the output of `_near` -> (N, C, H, W)."""
+def _from_cells(near: Tensor, like: Tensor, step: tuple[int, int], height: Any, width: Any) -> Tensor:
+    """Reshape the output of `_by_cell` -> (N, C, H, W)."""
     cells = near.unflatten(0, (like.shape[0], height // step[0], width // step[1]))
     return cells.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)

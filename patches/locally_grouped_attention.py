@@ -41,7 +41,8 @@ def _forward(module: Any, x: Tensor, hw_shape: tuple[Any, Any]) -> Tensor:
 
     qkv = module.qkv(windows).reshape(batch, down * across, side * side, 3, heads, channels // heads).permute(3, 0, 1, 4, 2, 5)
     attention = (qkv[0] @ qkv[1].transpose(-2, -1)) * module.scale
-    attention = attention + _apart(_marked(down * side, height, x.device), _marked(across * side, width, x.device), side).unsqueeze(2)
+    rows, columns = _padding_mask(down * side, height, x.device), _padding_mask(across * side, width, x.device)
+    attention = attention + _attention_mask(rows, columns, side).unsqueeze(2)
     attention = module.attn_drop(attention.softmax(dim=-1))
 
     x = (attention @ qkv[2]).transpose(2, 3).reshape(batch, down, across, side, side, channels)
@@ -50,13 +51,13 @@ def _forward(module: Any, x: Tensor, hw_shape: tuple[Any, Any]) -> Tensor:
     return answer
 
 
-def _marked(whole: Any, size: Any, device: torch.device) -> Tensor:
+def _padding_mask(whole: Any, size: Any, device: torch.device) -> Tensor:
     """Return which of `whole` positions are padding, as upstream does: all of them if none is."""
     padding = torch.arange(whole, device=device) >= size
     return padding | ~padding.any()
 
 
-def _apart(rows: Tensor, columns: Tensor, side: int) -> Tensor:
+def _attention_mask(rows: Tensor, columns: Tensor, side: int) -> Tensor:
     """Return -1000 between marked and unmarked positions, (1, windows, side * side, side * side)."""
     marked = rows.view(-1, 1, side, 1) | columns.view(1, -1, 1, side)
     marked = marked.reshape(1, -1, side * side)

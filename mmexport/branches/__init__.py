@@ -1,10 +1,10 @@
 """Record Python branches on sizes and values, which a tracer decides once, and find inputs that turn them."""
 from .findings import Branches, judge_branches
-from .inputs import BranchInputs, Unclear, inputs_for_branches
+from .inputs import BranchInputs, InsufficientMargin, inputs_for_branches
 from .recorder import recorded
 from .run import Run, Site
 from .search import BranchLog, is_place
 from .traced import has_own_code, sizes_that_leave
 
-__all__ = ['BranchLog', 'Branches', 'BranchInputs', 'Run', 'Site', 'Unclear', 'has_own_code', 'inputs_for_branches', 'is_place',
+__all__ = ['BranchLog', 'Branches', 'BranchInputs', 'Run', 'Site', 'InsufficientMargin', 'has_own_code', 'inputs_for_branches', 'is_place',
            'judge_branches', 'recorded', 'sizes_that_leave']

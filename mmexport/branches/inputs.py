@@ -19,7 +19,7 @@ ROUNDS, MOST = 4, 12
 PICTURES = 3
 
 
-class Unclear(Exception):
+class InsufficientMargin(Exception):
     """Report that eager's margins on this picture are too small to compare; another of the same size may have larger ones."""
 
 
@@ -117,7 +117,7 @@ class _Search:
     def check(self, shape: Shape, name: str) -> None:
         try:
             made = _first_clear(self.add, name, shape, self.scene)
-        except Unclear:
+        except InsufficientMargin:
             self.unclear.add(shape)
             # Whether it turns a branch must be known all the same.
             self.log.sweep(shape)
@@ -134,7 +134,7 @@ def _first_clear(add: Add, name: str, shape: Shape, scene: Callable[[Shape, int]
     for seed in range(PICTURES):
         try:
             return add(name, scene(shape, seed))
-        except Unclear:
+        except InsufficientMargin:
             if seed == PICTURES - 1:
                 raise
     return None
@@ -152,7 +152,7 @@ def _plain(log: BranchLog, plain: Callable[[str, Shape], Tensor], add: Add, ever
         keys = log.open_keys('value')
         try:
             made = add(kind, plain(kind, small)) if keys or every else None
-        except Unclear:
+        except InsufficientMargin:
             continue
         if made is None:
             continue

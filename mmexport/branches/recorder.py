@@ -59,18 +59,18 @@ class _Mode(TorchFunctionMode):
                     tensor._picture = self.run  # type: ignore[attr-defined]
                     if _counts(func, args, self.run, tensor):
                         tensor._counted = self.run  # type: ignore[attr-defined]
-        if isinstance(result, Tensor) and result.numel() == 1 and getattr(func, '__name__', '') in _COMPARES and not _unreal(result):
+        if isinstance(result, Tensor) and result.numel() == 1 and getattr(func, '__name__', '') in _COMPARES and not _has_no_values(result):
             result._asked = tuple(float(part) for part in args[:2])  # type: ignore[attr-defined]
         if func in _PIECES:
-            note(asker(frame), 'pieces', len(result), (len(result), 0), False)
+            note(calling_frame(frame), 'pieces', len(result), (len(result), 0), False)
             if frame.f_code.co_name == '__iter__':  # The loop may count them.
-                note(asker(frame), ESCAPED, None, (len(result), 0), False)
+                note(calling_frame(frame), ESCAPED, None, (len(result), 0), False)
         if func is _T.untyped_storage:
-            note(asker(frame), ESCAPED, None, (args[0].numel(), 0), False)
+            note(calling_frame(frame), ESCAPED, None, (args[0].numel(), 0), False)
         return result
 
     def _value(self, frame: FrameType, func: Any, args: Sequence[Any], kwargs: dict[str, Any], picture: bool) -> Any:
-        if not _unreal(args[0]):
+        if not _has_no_values(args[0]):
             result = func(*args, **kwargs)
         else:
             try:
@@ -85,7 +85,7 @@ class _Mode(TorchFunctionMode):
             return result
         if picture and func in (_T.numpy, _T.__array__):
             # What that code does with it is not recorded.
-            note(asker(frame), 'numpy', 'read', (0, 0), picture)
+            note(calling_frame(frame), 'numpy', 'read', (0, 0), picture)
             return result
         if func is _T.item:
             key = self.run.key(frame, picture)
@@ -121,14 +121,14 @@ def _sizes(sizes: Any, counted: bool, foreign: bool) -> Any:
     return wrap(sizes, counted)
 
 
-def asker(frame: FrameType) -> FrameType:
+def calling_frame(frame: FrameType) -> FrameType:
     """Return the first caller outside torch's wrappers of a tensor's methods."""
     while frame.f_back is not None and frame.f_code.co_filename in _WRAPPERS:
         frame = frame.f_back
     return frame
 
 
-def _unreal(tensor: Any) -> bool:
+def _has_no_values(tensor: Any) -> bool:
     return getattr(tensor, 'is_meta', False)
 
 
@@ -148,15 +148,15 @@ def record_sizes(model: Callable[[Tensor], Any], shape: Sequence[int], answers: 
     Args:
         answers: what value branches answered on a real picture.
     """
-    return _looked_at(Run(dict(answers)), model, torch.empty(tuple(shape), device='meta'))
+    return _run_recorded(Run(dict(answers)), model, torch.empty(tuple(shape), device='meta'))
 
 
 def record_picture(model: Callable[[Tensor], Any], image: Tensor) -> Run:
     """Run `model` on a picture, for what it decides there; where it refuses the picture that is the error."""
-    return _looked_at(Run(), model, image)
+    return _run_recorded(Run(), model, image)
 
 
-def _looked_at(run: Run, model: Callable[[Tensor], Any], image: Tensor) -> Run:
+def _run_recorded(run: Run, model: Callable[[Tensor], Any], image: Tensor) -> Run:
     try:
         with torch.no_grad(), recorded(run, image):
             model(image)

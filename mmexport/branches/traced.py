@@ -23,7 +23,7 @@ from ..compat.indexing import indexing_shown
 from ..errors import last_line
 from .numbers import TORCH
 from .places import place_of
-from .recorder import asker
+from .recorder import calling_frame
 from .run import OURS, Site
 
 _T: Any = Tensor
@@ -32,7 +32,7 @@ _BETWEEN = torch.nn.ModuleList.__init__.__code__.co_filename, str(Path(np.__file
 _ASKS = {_T.__index__, _T.__float__, _T.__format__, _T.__str__, _T.__repr__, _T.item, _T.tolist, _T.__array__, _T.numpy}
 
 
-class _Asked(TorchFunctionMode):
+class _ValueReads(TorchFunctionMode):
     """Record lines of the user's that read a tensor's value."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class _Asked(TorchFunctionMode):
         # A ratio of sizes is a float; the float of a picture's value is asked for in other ways too, which are recorded.
         asks = func in _ASKS and isinstance(args[0], Tensor) and not args[0].dim()
         if asks and (func is _T.__float__ or not args[0].is_floating_point()):
-            frame = _beyond(asker(sys._getframe(1)))
+            frame = _beyond(calling_frame(sys._getframe(1)))
             name = frame.f_code.co_filename
             if not name.startswith((TORCH, OURS)) and 'site-packages' not in name:
                 place = place_of(frame.f_code, frame.f_lasti)
@@ -67,7 +67,7 @@ def sizes_that_leave(model: Callable[[Tensor], Any], image: Tensor, known: Colle
         known: conditions and lookups that are followed, or named already; they are left out.
     """
     followed = {(site.file, site.line, site.column) for site in known}
-    mode = _Asked()
+    mode = _ValueReads()
     error = None
     try:
         with warnings.catch_warnings(), torch.no_grad(), indexing_shown(), mode:

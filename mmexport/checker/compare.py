@@ -19,12 +19,12 @@ Tensors = Mapping[str, Tensor]
 LOST, MEDIAN = ': lost', ': median'
 
 
-def lost_of(name: str) -> str:
+def lost_key(name: str) -> str:
     """Return the key in the floors of the share of instances that noise loses."""
     return name + LOST
 
 
-def median_of(name: str) -> str:
+def median_key(name: str) -> str:
     """Return the key in the floors of the median error under noise."""
     return name + MEDIAN
 
@@ -48,7 +48,7 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
     """
     def row(name: str, kind: str, **facts: Any) -> Comparison:
         return Comparison(sample, name, stage, kind, tolerance, floor=(floors or {}).get(name, 0.0),
-                          lost_floor=(floors or {}).get(lost_of(name), 0.0), median_floor=(floors or {}).get(median_of(name), 0.0),
+                          lost_floor=(floors or {}).get(lost_key(name), 0.0), median_floor=(floors or {}).get(median_key(name), 0.0),
                           precision=precision, **facts)
 
     names = [str(spec['name']) for spec in specs]

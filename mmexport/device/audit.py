@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..compat.indexing import indexing_shown
 from .findings import Audit
-from .placement import elsewhere, left_behind
+from .placement import misplaced_tensors, unmoved_tensors
 from .tags import Tag, Tags
 from .unregistered_tensors import unregistered_tensors_of
 from .virtual_devices import VirtualDevices
@@ -39,10 +39,10 @@ def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.de
     started = time.perf_counter()
     names = {id(module): name for name, module in model.named_modules()}
     names |= {id(module): name for name, module in (root or model).named_modules()}
-    misplaced = elsewhere(root or model)
+    misplaced = misplaced_tensors(root or model)
     if misplaced:
         return Audit(str(target), tuple(misplaced), seconds=time.perf_counter() - started)
-    behind = left_behind(model, names)
+    behind = unmoved_tensors(model, names)
     with _as_if_moved(model, target, behind) as tensors:
         tags = Tags(unregistered_tensors_of(model, names), names)
         for tensor in (*tensors, *inputs):

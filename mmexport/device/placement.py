@@ -12,7 +12,7 @@ from .tags import CPU, Tag
 from .unregistered_tensors import assigned
 
 
-def elsewhere(model: nn.Module) -> list[Finding]:
+def misplaced_tensors(model: nn.Module) -> list[Finding]:
     """Return parameters and buffers on another device than most: moved alone, never loaded (``meta``), or created there.
 
     Such a model cannot be run at all, so these are reported before anything runs.
@@ -26,7 +26,7 @@ def elsewhere(model: nn.Module) -> list[Finding]:
             for path, module, name, tensor in _registered(model) if tensor.device != home]
 
 
-def left_behind(model: nn.Module, names: Mapping[int, str]) -> dict[int, Tag]:
+def unmoved_tensors(model: nn.Module, names: Mapping[int, str]) -> dict[int, Tag]:
     """Return by id the parameters and buffers that a module does not move, by an ``_apply`` of its own.
 
     ``_apply`` is what ``.to()``, ``.cuda()`` and ``.half()`` go through; it is called here with a function that moves nothing.

@@ -12,7 +12,7 @@ from ..errors import DeviceError, eager_in_words
 from . import Audit, audit_model
 from .findings import Finding
 from .fix import devices_fixed, fixable
-from .placement import elsewhere
+from .placement import misplaced_tensors
 
 
 def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audit:
@@ -21,7 +21,7 @@ def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audi
     Raises:
         InputError: the model itself fails on the image.
     """
-    misplaced = elsewhere(adapter.model)
+    misplaced = misplaced_tensors(adapter.model)
     if misplaced:
         return Audit(str(device), tuple(misplaced))
     home, image = adapter.preprocess.mean.device, image.cpu()
@@ -33,7 +33,7 @@ def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audi
         adapter.to(home)
 
 
-def screened(adapter: Adapter, image: Tensor, device: torch.device, fix: bool) -> Audit:
+def preflight(adapter: Adapter, image: Tensor, device: torch.device, fix: bool) -> Audit:
     """Run `audit_adapter`; with `fix`, also check that fixing changes no output.
 
     Raises:

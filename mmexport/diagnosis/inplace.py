@@ -11,7 +11,7 @@ from .calls import Call, watching
 from .places import of_the_model
 
 
-def who_writes_into(adapter: Adapter, image: Tensor) -> tuple[Call | None, nn.Module, tuple[str, int] | None]:
+def find_inplace_write(adapter: Adapter, image: Tensor) -> tuple[Call | None, nn.Module, tuple[str, int] | None]:
     """Find the call, the module and the line that write into the input."""
     picture = image.clone()
     lines = Lines(picture, image)

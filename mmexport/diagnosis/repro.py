@@ -91,7 +91,7 @@ def write_repro(diagnosis: Diagnosis, backend: Backend, part: Part | None, cfg: 
     return place
 
 
-def alone(place: Path, diagnosis: Diagnosis) -> str | None:
+def run_alone(place: Path, diagnosis: Diagnosis) -> str | None:
     """Run the repro at `place`; return '' where it ends with the error of `diagnosis`, the other error that it ends with, or None.
 
     None is for a file that shows nothing: it does not fail, or does not end.

@@ -26,11 +26,11 @@ from ..verification.patched_eager import patched_rows
 from ..verification.verify import Verification
 from .branch import at_branch
 from .finding import Diagnosis, finding
-from .inplace import who_writes_into
+from .inplace import find_inplace_write
 from .lowering import why_not_lowered
 from .parity import Refused, why_patched_differs, why_wrong
 from .parts import Part, part_of
-from .repro import alone, write_repro
+from .repro import run_alone, write_repro
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -92,7 +92,7 @@ class DiagnosisSession:
         place = write_repro(diagnosis, backend, part, self.cfg, self.folder / f'repro_{diagnosis.backend}.py')
         if place is None:
             return
-        other_error = alone(place, diagnosis)
+        other_error = run_alone(place, diagnosis)
         if other_error is None:
             place.unlink()
         else:
@@ -118,7 +118,7 @@ class DiagnosisSession:
             message = 'right at first and wrong when it is called again: it remembers its calls'
             return finding(backend.name, 'file', None, adapter, message), None
         if wrong.kind == WRITES:
-            call, module, place = who_writes_into(adapter, image)
+            call, module, place = find_inplace_write(adapter, image)
             return finding(backend.name, 'traced', call, module, str(wrong.problem), place,
                            fact=Fact.WRITES_INPUT), None
         if wrong.kind == REFUSED:

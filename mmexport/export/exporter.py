@@ -16,7 +16,7 @@ from ..artifact import Artifact, check_work_dir, default_work_dir, staging_dir
 from ..backends import Backend, build_backends
 from ..branches import Branches
 from ..device import Audit, devices_fixed
-from ..device.preflight import screened, stop_where_it_would_fail
+from ..device.preflight import preflight, stop_where_it_would_fail
 from ..device.unregistered_tensors import stop_gradients
 from ..diagnosis import DiagnosisSession
 from ..inputs.making import InputMaker, Inputs
@@ -36,7 +36,7 @@ from ..verification.checker_process import waiting
 from ..verification.patched_eager import PatchedEager, patched_rows
 from ..verification.reference import Reference, reference_key
 from ..verification.reference_maker import ReferenceMaker
-from ..verification.verify_all import Proof
+from ..verification.verify_all import ArtifactVerifier
 from .build import guard_tried_sizes, lower_all
 from .manifest import describe
 from .publish import FAILED, publish_report, stopped_runs_noted
@@ -142,8 +142,8 @@ class Exporter:
                 checker = until_checked.enter_context(waiting(first.name, staging / 'scratch', first.runner_file())) if samples else None
                 lower = partial(self._lower, staging, applied, reference.branches)
                 artifacts, failures = lower_all(self.backends, lower, adapter, inputs.traced, session)
-            proof = Proof(adapter, self.tolerance, self.device, self.step)
-            checks, samples = proof.verify(artifacts, samples, staging / 'scratch', checker)
+            verifier = ArtifactVerifier(adapter, self.tolerance, self.device, self.step)
+            checks, samples = verifier.verify(artifacts, samples, staging / 'scratch', checker)
             samples = patched_eager.run_where_failed(adapter, samples, checks)
             session.on_parity(self.backends, adapter, samples, checks, reference.branches)
             report = Report(
@@ -179,7 +179,7 @@ class Exporter:
 
     def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
         with self.step('Looking for tensors on the wrong device'):
-            audit = screened(adapter, image, self.device, self.fix)
+            audit = preflight(adapter, image, self.device, self.fix)
         stop_where_it_would_fail(audit, self.device, self.fix)
         return audit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
-from ..errors import ConfigError, SetupError, causes, meant
+from ..errors import ConfigError, SetupError, causes, suggestion
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -148,7 +148,7 @@ def _refuse_unknown(where: str, section: Any, known: dict[str, Any]) -> None:
         raise ConfigError(f'{where} is {section!r}; a dict was expected, with {", ".join(known)}')
     unknown = sorted(set(section) - set(known))
     if unknown:
-        raise ConfigError(f"{where} has no key {unknown[0]!r}{meant(unknown[0], known)}; it has {', '.join(known)}")
+        raise ConfigError(f"{where} has no key {unknown[0]!r}{suggestion(unknown[0], known)}; it has {', '.join(known)}")
 
 
 def _first_cause(exc: BaseException) -> str:

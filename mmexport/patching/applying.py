@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ..errors import ConfigError, PatchError, meant
+from ..errors import ConfigError, PatchError, suggestion
 from ..registry import PATCHES
 from .patch import Applied, Environment, Patch
 from .targets import in_use, installed_at_all, replace_target
@@ -44,7 +44,7 @@ def resolve(patches: str | Sequence[Any]) -> list[Patch]:
             spec = {'type': item} if isinstance(item, str) else dict(item)
             if spec.get('type') not in PATCHES.module_dict:
                 name = spec.get('type')
-                close = meant(str(name), PATCHES.module_dict)
+                close = suggestion(str(name), PATCHES.module_dict)
                 raise ConfigError(f"export.patches names {name!r}, which is not registered{close}; there are "
                                  f"{', '.join(PATCHES.module_dict)}. A patch of your own: name its module in custom_imports")
             patches_by_name[spec['type']] = PATCHES.build(spec)

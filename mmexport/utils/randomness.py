@@ -14,7 +14,7 @@ SEED = 0
 
 
 @contextmanager
-def drawn_alike() -> Iterator[None]:
+def fixed_seed() -> Iterator[None]:
     """Make random numbers repeatable inside the block, and restore the states of all generators."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..checker.check import EAGER
-from ..checker.compare import compare, lost_of, median_of
+from ..checker.compare import compare, lost_key, median_key
 from ..checker.samples import Sample
 from ..inputs.real_image import PHOTOGRAPH
 from ..inputs.shapes import SAME
@@ -60,7 +60,7 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
         if name not in noiseless:
             sample = replace(sample, floors=_floors(adapter, sample, image, range(noises)[:1], tolerance, runs))
         if moved and _jumps(sample) and image.numel() <= SMALL:
-            sample = _calmer(adapter, sample, image, range(noises)[:1], tolerance, runs)
+            sample = _stable_sample(adapter, sample, image, range(noises)[:1], tolerance, runs)
         samples.append(sample)
     if not any(model_floors(samples).values()):
         return samples
@@ -80,7 +80,7 @@ def _jumps(sample: Sample) -> bool:
     return max(sample.floors.values(), default=0.0) > JUMPS
 
 
-def _calmer(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns) -> Sample:
+def _stable_sample(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns) -> Sample:
     """Return the sample of a slightly noisy `image` on which eager does not jump, or `sample` if none is found.
 
     A floor counts for all samples, so one small input at a threshold that `move_off_thresholds` does not see would excuse much in all.
@@ -142,9 +142,9 @@ def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[in
         for row in rows:
             floors[row.output] = max(floors.get(row.output, 0.0), row.beyond or 0.0)
             if row.lost:
-                floors[lost_of(row.output)] = max(floors.get(lost_of(row.output), 0.0), row.lost)
+                floors[lost_key(row.output)] = max(floors.get(lost_key(row.output), 0.0), row.lost)
             if row.median and row.median > ILL_CONDITIONED * tolerance:
-                floors[median_of(row.output)] = max(floors.get(median_of(row.output), 0.0), row.median)
+                floors[median_key(row.output)] = max(floors.get(median_key(row.output), 0.0), row.median)
     return floors
 
 

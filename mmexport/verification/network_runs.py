@@ -13,7 +13,7 @@ from ..adapters import Adapter
 from ..branches import Run as BranchRun
 from ..branches import recorded
 from ..errors import last_line
-from ..utils.randomness import drawn_alike
+from ..utils.randomness import fixed_seed
 from .noise_floor import NearThresholdCounter
 
 Outputs = tuple[tuple[Tensor, ...], dict[str, Tensor]]
@@ -89,5 +89,5 @@ def _copies(inputs: Sequence[Tensor]) -> list[Tensor]:
 
 def _run(adapter: Adapter, inputs: Sequence[Tensor]) -> Outputs:
     """Run the network with the same random numbers every time."""
-    with drawn_alike():
+    with fixed_seed():
         return adapter.run_with_evidence(*inputs)

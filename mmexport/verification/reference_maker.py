@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..branches import BranchInputs, Unclear
+from ..branches import BranchInputs, InsufficientMargin
 from ..branches import Run as BranchRun
 from ..checker.compare import compare
 from ..checker.samples import Sample
@@ -131,7 +131,7 @@ class ReferenceMaker:
         """Return what eager answers on `image`; None where it refuses it.
 
         Raises:
-            Unclear: eager lacks clear margins there.
+            InsufficientMargin: eager lacks clear margins there.
         """
         try:
             with eager_in_words({name: image}):
@@ -139,7 +139,7 @@ class ReferenceMaker:
         except InputError:
             return None
         if not self._decides_clearly(sample):
-            raise Unclear(name)
+            raise InsufficientMargin(name)
         return sample
 
     def _test_steps(self, samples: Sequence[Sample], inputs: Inputs) -> tuple[list[PipelineCheck], dict[str, BranchRun]]:

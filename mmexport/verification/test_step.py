@@ -22,7 +22,7 @@ from ..checker.samples import Sample
 from ..inputs.real_image import Photograph
 from ..inputs.windows import joined
 from ..utils.override import override
-from ..utils.randomness import drawn_alike
+from ..utils.randomness import fixed_seed
 
 RAW_HOLDS_NONE = 'raw outputs hold no decisions'
 
@@ -110,7 +110,7 @@ def _rows(adapter: Adapter, sample: Sample, expected: Mapping[str, Tensor], evid
 def run_test_step_on(adapter: Adapter, image: Tensor) -> list[Any]:
     """Run ``test_step`` on an image that is preprocessed already."""
     ready = dict(inputs=image, data_samples=adapter.data_samples(image))
-    with override(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), drawn_alike():
+    with override(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), fixed_seed():
         predictions: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
     return predictions
 
@@ -132,7 +132,7 @@ def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
     sample = packed['data_samples']
     size = tuple(sample.metainfo['img_shape'][:2])
     sample.set_metainfo(dict(ori_shape=size, scale_factor=(1.0, 1.0)))
-    with drawn_alike():
+    with fixed_seed():
         predictions: list[Any] = adapter.model.test_step(dict(inputs=[packed['inputs']], data_samples=[sample]))  # type: ignore[operator]
     return predictions
 

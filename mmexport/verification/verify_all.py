@@ -21,7 +21,7 @@ RAW_SAMPLES = 4
 
 
 @dataclass(frozen=True)
-class Proof:
+class ArtifactVerifier:
     """Verify all artifacts of one run, each in a new process; call it with the patches off."""
 
     adapter: Adapter

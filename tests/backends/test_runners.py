@@ -140,10 +140,10 @@ def test_onnx_cpu_fallback_on_cuda_raises(onnx_file: Path, recorded: type[Record
 
 
 def test_strays_without_onnx_package(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert onnx_runner.answering_pictures(onnx_file) == {'add', 'turn'}
+    assert onnx_runner.tensor_nodes(onnx_file) == {'add', 'turn'}
     monkeypatch.setitem(sys.modules, 'onnx', None)
-    assert onnx_runner.answering_pictures(onnx_file) == set()
-    assert onnx_runner.strays([('turn', 'Transpose'), ('grid', 'GridSample')], onnx_file) == ['GridSample']
+    assert onnx_runner.tensor_nodes(onnx_file) == set()
+    assert onnx_runner.unexpected_cpu_operators([('turn', 'Transpose'), ('grid', 'GridSample')], onnx_file) == ['GridSample']
 
 
 def test_openvino_precision_hint(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

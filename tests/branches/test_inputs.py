@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import mmexport
-from mmexport.branches import Branches, BranchInputs, BranchLog, Run, Unclear, inputs_for_branches, recorded
+from mmexport.branches import Branches, BranchInputs, BranchLog, InsufficientMargin, Run, inputs_for_branches, recorded
 from mmexport.branches.search import Shape
 from mmexport.checker.samples import Sample
 
@@ -63,7 +63,7 @@ def test_another_picture_replaces_one_without_clear_margins() -> None:
     def add(name: str, image: Tensor) -> Any:
         requested.append(float(image.flatten()[0]))
         if requested[-1] < 2:
-            raise Unclear(name)
+            raise InsufficientMargin(name)
         return sample_of(between, name, image)
 
     branches, samples = found_inputs(between, add)
@@ -74,7 +74,7 @@ def test_another_picture_replaces_one_without_clear_margins() -> None:
 
 def test_a_branch_that_could_not_be_compared_is_unresolved() -> None:
     def add(name: str, image: Tensor) -> Any:
-        raise Unclear(name)
+        raise InsufficientMargin(name)
 
     branches, samples = found_inputs(between, add)
     assert samples == []
@@ -105,7 +105,7 @@ def test_the_ranges_leave_out_what_could_not_be_compared() -> None:
     """Corners of the smaller box are checked too; what was tried outside of it is given up."""
     def add(name: str, image: Tensor) -> Any:
         if 100 < image.shape[2] < 140:
-            raise Unclear(name)
+            raise InsufficientMargin(name)
         return sample_of(between, name, image)
 
     actual = searched(between, add, keep=('small', 'traced'), traced=(1, 90, 96))
@@ -119,7 +119,7 @@ def test_the_ranges_leave_out_what_could_not_be_compared() -> None:
 
 def test_a_size_between_kept_inputs_cannot_be_excluded() -> None:
     def add(name: str, image: Tensor) -> Any:
-        raise Unclear(name)
+        raise InsufficientMargin(name)
 
     actual = searched(between, add, keep=('small', 'traced'), traced=(1, 200, 200))
     assert actual.given_up == []
@@ -133,7 +133,7 @@ def test_plain_pictures_do_not_widen_the_ranges_again() -> None:
 
     def add(name: str, image: Tensor) -> Any:
         if 100 < image.shape[2] < 140:
-            raise Unclear(name)
+            raise InsufficientMargin(name)
         return sample_of(model, name, image + 1 if name == 'bright' else image)
 
     actual = searched(model, add, keep=('traced', 'wide 2'), **{'traced': (1, 256, 256), 'wide 2': (1, 200, 320)})

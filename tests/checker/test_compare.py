@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from mmexport.checker.compare import compare, lost_of, median_of
+from mmexport.checker.compare import compare, lost_key, median_key
 from mmexport.checker.comparison import Comparison
 from mmexport.checker.reduced import FULL
 from tests.checker.made import INSTANCE, LOGITS, instances, judge
@@ -33,7 +33,7 @@ def rows_of(*actual: Any, expected: dict[str, torch.Tensor] | None = None, **giv
 
 
 def test_compare_returns_one_row_per_output() -> None:
-    floors = {'logits': 0.1, lost_of('labels'): 0.2, median_of('logits'): 3e-4}
+    floors = {'logits': 0.1, lost_key('labels'): 0.2, median_key('logits'): 3e-4}
     rows = rows_of(LOGIT, LABEL, floors=floors, tolerance=1e-3, precision='float16')
     assert [(row.sample, row.output, row.stage, row.kind, row.tolerance, row.floor, row.lost_floor, row.precision) for row in rows] == [
         ('wide', 'logits', 'artifact vs eager', 'pixels', 1e-3, 0.1, 0.0, 'float16'),

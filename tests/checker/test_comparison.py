@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from mmexport.checker.compare import lost_of
+from mmexport.checker.compare import lost_key
 from mmexport.checker.comparison import Comparison
 from tests.checker.made import LABELS, LOGITS, judge, judge_rows
 
@@ -45,7 +45,7 @@ def test_lost_instances_have_their_own_floor() -> None:
     name = judge_rows('nothing').output
     assert judge_rows('score', floors={name: 0.5}).passed
     assert 'lost or new' in str(judge_rows('row', floors={name: 0.5}).reason)
-    assert judge_rows('row', floors={name: 0.5, lost_of(name): 0.34}).passed
+    assert judge_rows('row', floors={name: 0.5, lost_key(name): 0.34}).passed
 
 
 def test_comparison_json_round_trip() -> None:

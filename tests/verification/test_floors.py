@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mmexport.adapters.base import OutputSpec
-from mmexport.checker.compare import lost_of
+from mmexport.checker.compare import lost_key
 from mmexport.verification.expected import expect, model_floors
 from mmexport.verification.network_runs import NetworkRuns
 from tests.checker.made import INSTANCE, instances
@@ -64,7 +64,7 @@ def test_floors_count_lost_instances() -> None:
 
     adapter.decide = decide
     sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, NetworkRuns())
-    assert sample.floors[lost_of('instances')] == pytest.approx(2 / 3)
+    assert sample.floors[lost_key('instances')] == pytest.approx(2 / 3)
 
 
 def test_without_noises_nothing_jumps() -> None:

@@ -19,7 +19,7 @@ from mmexport.verification.expected import NOISE, expect, second_look
 from mmexport.verification.network_runs import NetworkRuns
 from mmexport.verification.noise_floor import noise
 from mmexport.verification.verify import Verification
-from mmexport.verification.verify_all import Proof
+from mmexport.verification.verify_all import ArtifactVerifier
 from tests.simple import IMAGE, simple
 from tests.tiny import seeded, tiny
 from tests.verification.test_expected import noisy
@@ -50,8 +50,8 @@ def test_second_look_excuses_only_jumps_of_eager(jumps: bool, tmp_path: Path,
         return (turned,), recorded
 
     monkeypatch.setattr(adapter, 'run_with_evidence', noisy)
-    proof = Proof(adapter, 1e-4, torch.device('cpu'), Progress())
-    checks, looked = proof.verify(report.artifacts, samples, tmp_path / 'scratch', None)
+    verifier = ArtifactVerifier(adapter, 1e-4, torch.device('cpu'), Progress())
+    checks, looked = verifier.verify(report.artifacts, samples, tmp_path / 'scratch', None)
     assert checks[0].passed is jumps, checks[0].reason
     assert (looked[2].floors['logits'] > 0) is jumps
     assert looked[0].floors == samples[0].floors

@@ -13,18 +13,19 @@ from mmexport.checker.comparison import Comparison
 from mmexport.checker.samples import Sample
 from mmexport.utils.progress import Progress
 from mmexport.verification.verify import Verification
-from mmexport.verification.verify_all import Proof
+from mmexport.verification.verify_all import ArtifactVerifier
 
 SAMPLES = [Sample('traced', torch.zeros(1, 3, 64, 64), {}, {}, {})]
 
 
 @pytest.fixture
-def proof(monkeypatch: pytest.MonkeyPatch) -> Proof:
+def verifier(monkeypatch: pytest.MonkeyPatch) -> ArtifactVerifier:
     monkeypatch.setattr('mmexport.verification.verify_all.typical_seconds', lambda adapter, image: 2.0)
-    return Proof(SimpleNamespace(outputs='raw'), 1e-4, torch.device('cpu'), Progress(quiet=True))  # type: ignore[arg-type]
+    return ArtifactVerifier(SimpleNamespace(outputs='raw'), 1e-4, torch.device('cpu'), Progress(quiet=True))  # type: ignore[arg-type]
 
 
-def test_after_a_closer_look_only_what_failed_is_checked_again(proof: Proof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_closer_look_only_what_failed_is_checked_again(verifier: ArtifactVerifier, tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     requested: list[str] = []
 
     def verify(artifact: Any, samples: Any, *rest: Any) -> Verification:
@@ -38,17 +39,18 @@ def test_after_a_closer_look_only_what_failed_is_checked_again(proof: Proof, tmp
     monkeypatch.setattr('mmexport.verification.verify_all.verify', verify)
     monkeypatch.setattr('mmexport.verification.verify_all.second_look', lambda *args: closer)
     artifacts: list[Any] = [SimpleNamespace(backend=name, folder=Path('absent')) for name in ('torchscript', 'onnx')]
-    checks, samples = proof.verify(artifacts, SAMPLES, tmp_path, None)
+    checks, samples = verifier.verify(artifacts, SAMPLES, tmp_path, None)
     assert requested == ['torchscript', 'onnx', 'onnx']
     assert [check.passed for check in checks] == [True, True]
     assert samples is closer
 
 
-def test_a_time_is_put_beside_one_that_eager_took_then(proof: Proof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_is_put_beside_one_that_eager_took_then(verifier: ArtifactVerifier, tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     actual = dict(rows=[], stale=None, vacuous={})
     answers = iter([dict(actual, p50_s=1.0), actual])
     monkeypatch.setattr('mmexport.verification.verify_all.verify', lambda artifact, *rest: Verification(artifact.backend, next(answers)))
     monkeypatch.setattr('mmexport.verification.verify_all.second_look', lambda *args: None)
     artifacts: list[Any] = [SimpleNamespace(backend=name, folder=Path('absent')) for name in ('torchscript', 'onnx')]
-    checks, _ = proof.verify(artifacts, SAMPLES, tmp_path, None)
+    checks, _ = verifier.verify(artifacts, SAMPLES, tmp_path, None)
     assert [(check.over_eager, check.eager_s) for check in checks] == [(0.5, 2.0), (None, None)]

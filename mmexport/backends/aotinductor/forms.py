@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from ...utils.bilinear import bilinear_weights
 from ...utils.skipped import skip
 from ..exported.internals.decomposing import decomposed_by_node
-from ..exported.internals.layout_guards import drop_layout_guards, questions_of_the_model
+from ..exported.internals.layout_guards import drop_layout_guards, guards_of_the_model
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -29,7 +29,7 @@ def in_fast_forms(program: ExportedProgram) -> ExportedProgram:
     if not any(node.target in FORMS for node in program.graph.nodes):
         return program
     try:
-        with questions_of_the_model() as recorded_guards:
+        with guards_of_the_model() as recorded_guards:
             rewritten = decomposed_by_node(program).run_decompositions(FORMS)
         drop_layout_guards(rewritten, recorded_guards)
     except Exception as exc:  # Code that depends on torch's internals failed: the unchanged program compiles to slower code.

@@ -17,7 +17,7 @@ MASKS = 4  # Axes: image, query, height, width.
 
 
 @contextmanager
-def helped_on() -> Iterator[None]:
+def with_workarounds() -> Iterator[None]:
     """Apply all Inductor workarounds inside the block."""
     with undecided_is_false(), sums_multiplied_out(), masks_compared_by_torch():
         yield

@@ -21,7 +21,7 @@ from ..base import Backend, Run, build_backend, name_of
 from ..examples import input_specs_of
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from .cutting import cut_program
-from .probing import right_form
+from .probing import choose_form
 from .program import exported_program, part_program, silenced, unavailable, warned
 from .valid_sizes import conditions_of, narrowed, valid_ranges
 
@@ -68,7 +68,7 @@ class ProgramBackend(Backend):
         forms, tried = {}, {}
         for op in registered():
             if op.probe is not None and op.name in self.forms and op.occurs_in(adapter):
-                forms[op.name], tried[op.name] = right_form(self, example.device, op)
+                forms[op.name], tried[op.name] = choose_form(self, example.device, op)
         facts = dict(sampling=forms, probe=tried) if forms else {}
         return self.with_forms(forms)._lower(adapter, example, folder, manifest, **facts)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-4
 
 
-def right_form(backend: ProgramBackend, device: torch.device, op: Op) -> tuple[str, dict[str, bool]]:
+def choose_form(backend: ProgramBackend, device: torch.device, op: Op) -> tuple[str, dict[str, bool]]:
     """Return the first form of `op` that is right with `backend` on `device`, and the result of each tried.
 
     Raises:

@@ -19,7 +19,7 @@ from ...ops.op import EXPORTED, forms_for, with_forms
 from ..base import name_of
 from ..examples import generic, input_specs_of, inputs_for, largest_checked
 from ..torchscript.tracer_warnings import tracer_warnings
-from .internals.layout_guards import drop_layout_guards, questions_of_the_model
+from .internals.layout_guards import drop_layout_guards, guards_of_the_model
 from .internals.open_sizes import exporter
 from .valid_sizes import input_nodes, is_fixed, keep_checks, ranges, refused_corner, sides_of
 
@@ -114,7 +114,7 @@ def _as_passed(module: nn.Module, dims: list[Any]) -> tuple[Any, ...]:
 def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: dict[str, str]) -> ExportedProgram:
     try:
         with (torch.no_grad(), silenced(), tracer_warnings() as messages, with_forms(**{**forms_for(EXPORTED), **forms}),
-              questions_of_the_model() as recorded_guards):
+              guards_of_the_model() as recorded_guards):
             export = exporter()
             assert export is not None, unavailable()
             program = export(module, inputs, dynamic_shapes=dims, strict=False)

@@ -72,7 +72,7 @@ class Session:
             raise RuntimeError('this ONNX Runtime keeps no record of which operator runs where; install a newer onnxruntime-gpu')
         placed = assignment(record()) if record else {}
         self.placed = {provider: {kind for _, kind in nodes} for provider, nodes in placed.items()}
-        stray_operators = strays(placed.get(CPU, ()), self.file) if self.device.type == 'cuda' else []
+        stray_operators = unexpected_cpu_operators(placed.get(CPU, ()), self.file) if self.device.type == 'cuda' else []
         if stray_operators:
             raise RuntimeError(f'asked for on CUDA, these run on the CPU: {", ".join(stray_operators[:8])}; another opset may have CUDA '
                                'kernels for them (GridSample: 16 to 19)')
@@ -98,13 +98,13 @@ def assignment(record: Iterable[Any]) -> dict[str, set[tuple[str, str]]]:
     return nodes_of
 
 
-def strays(nodes: Iterable[tuple[str, str]], file: Path) -> list[str]:
+def unexpected_cpu_operators(nodes: Iterable[tuple[str, str]], file: Path) -> list[str]:
     """Return the types of the operators among `nodes` that compute more than sizes."""
-    pictures = answering_pictures(file)
+    pictures = tensor_nodes(file)
     return sorted({kind for name, kind in nodes if kind not in SHAPE_OPS or name in pictures})
 
 
-def answering_pictures(file: Path) -> set[str]:
+def tensor_nodes(file: Path) -> set[str]:
     """Return the names of the nodes in `file` whose outputs have two or more axes: sizes are scalars and lists.
 
     Empty without the package onnx, which a machine that only runs files need not have; then the operators' types alone are looked at.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmexport.backends.aotinductor.forms import FORMS, in_fast_forms, resized, rolled, unfolded
-from mmexport.backends.exported.internals.layout_guards import drop_layout_guards, questions_of_the_model
+from mmexport.backends.exported.internals.layout_guards import drop_layout_guards, guards_of_the_model
 
 
 @pytest.mark.parametrize('align_corners', [False, True])
@@ -59,7 +59,7 @@ class Windows(nn.Module):
 
 def test_a_program_keeps_its_open_sizes() -> None:
     open_ = {axis: torch.export.Dim.AUTO(min=1, max=4096) for axis in (0, 2, 3)}
-    with questions_of_the_model() as requested:
+    with guards_of_the_model() as requested:
         program = torch.export.export(Windows(), (torch.randn(2, 3, 60, 90),), dynamic_shapes=(open_,),
                                       prefer_deferred_runtime_asserts_over_guards=True)
     drop_layout_guards(program, requested)

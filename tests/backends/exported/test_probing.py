@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mmexport.adapters.specs import IMAGE, InputSpec
 from mmexport.backends import build_backend
-from mmexport.backends.exported.probing import right_form
+from mmexport.backends.exported.probing import choose_form
 from mmexport.backends.onnx.backend import ONNX
 from mmexport.errors import LoweringError
 from mmexport.ops.deformable_attention.probe import AttentionProbe
@@ -57,10 +57,10 @@ def test_those_of_the_convolution_too() -> None:
 @pytest.mark.parametrize('name', ['onnx', 'openvino'])
 def test_the_installed_runtime_is_right_and_is_asked_once(name: str, op: Op, monkeypatch: pytest.MonkeyPatch) -> None:
     backend: Any = build_backend(name)
-    form, tried = right_form(backend, torch.device('cpu'), op)
+    form, tried = choose_form(backend, torch.device('cpu'), op)
     assert (form, tried) == ('grid', {'grid': True})
     monkeypatch.setattr('mmexport.backends.exported.probing._right', lambda *args: pytest.fail('asked again'))
-    assert right_form(backend, torch.device('cpu'), op) == (form, tried)
+    assert choose_form(backend, torch.device('cpu'), op) == (form, tried)
 
 
 class BoxProbe(nn.Module):
@@ -77,7 +77,7 @@ class BoxProbe(nn.Module):
 
 def test_a_probe_with_two_inputs_of_other_ranks() -> None:
     op = Op('boxed', 'plain', probed=('plain',), probe=BoxProbe, axes=('batch', 'side'))
-    assert right_form(ONNX(), torch.device('cpu'), op) == ('plain', {'plain': True})
+    assert choose_form(ONNX(), torch.device('cpu'), op) == ('plain', {'plain': True})
 
 
 class GetsGridWrong(ONNX):
@@ -91,24 +91,24 @@ class GetsGridWrong(ONNX):
 
 
 def test_a_runtime_that_gets_one_form_wrong_gets_the_other() -> None:
-    assert right_form(GetsGridWrong(), torch.device('cpu'), ATTENTION) == ('gather', {'grid': False, 'gather': True})
+    assert choose_form(GetsGridWrong(), torch.device('cpu'), ATTENTION) == ('gather', {'grid': False, 'gather': True})
 
 
 def test_a_runtime_that_gets_none_right_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GetsGridWrong, 'wrong', ('grid', 'gather'))
     with pytest.raises(LoweringError, match='gets no form of deformable attention right .grid: wrong; gather: wrong.'):
-        right_form(GetsGridWrong(), torch.device('cpu'), ATTENTION)
+        choose_form(GetsGridWrong(), torch.device('cpu'), ATTENTION)
 
 
 def test_fewer_bits_are_no_fault_of_the_form() -> None:
-    assert right_form(ONNX(precision='fp16', simplify=True), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})
-    assert right_form(ONNX(), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})
+    assert choose_form(ONNX(precision='fp16', simplify=True), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})
+    assert choose_form(ONNX(), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})
 
 
 def test_the_old_exporter_is_asked_for_itself() -> None:
-    assert right_form(ONNX(dynamo=False), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})
+    assert choose_form(ONNX(dynamo=False), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})
     assert len(json.loads(next(Path(tempfile.gettempdir()).glob('mmexport-probes-*.json')).read_text())) == 1
-    right_form(ONNX(), torch.device('cpu'), ATTENTION)
+    choose_form(ONNX(), torch.device('cpu'), ATTENTION)
     assert len(json.loads(next(Path(tempfile.gettempdir()).glob('mmexport-probes-*.json')).read_text())) == 2
 
 
@@ -116,5 +116,5 @@ def test_what_went_wrong_on_the_way_is_told_and_asked_again(monkeypatch: pytest.
     with monkeypatch.context() as full:
         full.setattr('mmexport.backends.onnx.backend.ONNX.write', lambda *args: (_ for _ in ()).throw(OSError('no space left on device')))
         with pytest.raises(LoweringError, match='no space left on device'):
-            right_form(ONNX(), torch.device('cpu'), ATTENTION)
-    assert right_form(ONNX(), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})
+            choose_form(ONNX(), torch.device('cpu'), ATTENTION)
+    assert choose_form(ONNX(), torch.device('cpu'), ATTENTION) == ('grid', {'grid': True})

@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from torch._ops import HigherOrderOperator, OpOverload
 
 from ....utils.skipped import skip
-from .inplace import AsAWholeError, Writes, functional, is_write
+from .inplace import RetraceRequiredError, Writes, functional, is_write
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -37,7 +37,7 @@ def decomposed_by_node(program: ExportedProgram) -> ExportedProgram:
     def run_decompositions(decomp_table: Table | None = None) -> ExportedProgram:
         try:
             return _Rewriting(program, decomp_table).done()
-        except AsAWholeError:
+        except RetraceRequiredError:
             return as_a_whole(decomp_table)  # type: ignore[arg-type]
         except Exception as exc:  # Code that depends on torch's internals failed: decomposing the whole program is right too.
             done = as_a_whole(decomp_table)  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ class _Rewriting:
 
     def __init__(self, program: ExportedProgram, table: Table | None) -> None:
         if table is None or any(spec.kind.name != 'USER_OUTPUT' for spec in program.graph_signature.output_specs):
-            raise AsAWholeError
+            raise RetraceRequiredError
         self.program, self.table, self.composites = program, dict(table), _kept_composites()
         self.writes, self.graph = Writes(program.graph.nodes), fx.Graph()
         self.now: dict[fx.Node, Any] = {}
@@ -77,7 +77,7 @@ class _Rewriting:
     def _written(self, node: fx.Node) -> Any:
         target = node.target
         if isinstance(target, HigherOrderOperator):
-            raise AsAWholeError
+            raise RetraceRequiredError
         if target is operator.getitem and isinstance(several := self.now[node.args[0]], (list, tuple)):  # type: ignore[index]
             return several[node.args[1]]  # type: ignore[index]
         if not isinstance(target, OpOverload):
@@ -131,17 +131,17 @@ class _Rewriting:
             known = dict(zip(inputs, values, strict=True))
             return decomposition(*fx.map_arg(node.args, known.__getitem__), **fx.map_arg(node.kwargs, known.__getitem__))
 
-        key = _alike(node, inputs)
+        key = _cache_key(node, inputs)
         if key not in self.traces:
             try:
                 self.traces[key] = make_fx(call, decomposition_table=self.table)(*(each.meta['val'] for each in inputs)).graph
             except Exception as exc:  # A decomposition may raise anything; the whole trace then reports the error to the user.
-                raise AsAWholeError from exc
+                raise RetraceRequiredError from exc
         traced = self.traces[key]
         inner: dict[fx.Node, Any] = dict(zip(traced.find_nodes(op='placeholder'), (self.now[each] for each in inputs), strict=True))
         for each in traced.nodes:
             if each.op == 'get_attr':
-                raise AsAWholeError
+                raise RetraceRequiredError
             if each.op == 'call_function':
                 inner[each] = self._copied(each, inner)
                 inner[each].meta.update({key: node.meta[key] for key in ORIGIN if key in node.meta})
@@ -154,14 +154,14 @@ class _Rewriting:
         answers: Any = self.graph.output_node().args[0]
         for spec, answer in zip(signature.output_specs, answers, strict=True):
             if not isinstance(answer, fx.Node):
-                raise AsAWholeError
+                raise RetraceRequiredError
             spec.arg.name = answer.name  # type: ignore[union-attr]
         return ExportedProgram(root=program.graph_module, graph=self.graph, graph_signature=signature, state_dict=program.state_dict,
                                range_constraints=program.range_constraints, module_call_graph=program.module_call_graph,
                                example_inputs=program.example_inputs, constants=program.constants, verifiers=program.verifiers)
 
 
-def _alike(node: fx.Node, inputs: Sequence[fx.Node]) -> str:
+def _cache_key(node: fx.Node, inputs: Sequence[fx.Node]) -> str:
     """Cache decompositions by the text of a node: a ResNet has sixty norms, and a dozen different ones."""
     known = {each: f'<{number} {_described(each.meta["val"])}>' for number, each in enumerate(inputs)}
     return f'{node.target} {fx.map_arg((node.args, node.kwargs), known.__getitem__)}'  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def _fakes(program: ExportedProgram) -> Any:
     values = (node.meta.get('val') for node in program.graph.nodes)
     fake_mode = next((value.fake_mode for value in values if isinstance(value, Tensor) and hasattr(value, 'fake_mode')), None)
     if fake_mode is None:
-        raise AsAWholeError
+        raise RetraceRequiredError
     return fake_mode
 
 
@@ -191,5 +191,5 @@ def _kept_composites() -> set[Any]:
     try:
         from torch._export.utils import _collect_all_valid_cia_ops
     except ImportError as exc:
-        raise AsAWholeError from exc
+        raise RetraceRequiredError from exc
     return set(_collect_all_valid_cia_ops())

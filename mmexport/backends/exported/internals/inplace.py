@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from torch._ops import OpOverload
 
 
-class AsAWholeError(Exception):
+class RetraceRequiredError(Exception):
     """Signal that the whole program must be traced again."""
 
 
@@ -22,7 +22,7 @@ class Writes:
             the tensors do.
 
     Raises:
-        AsAWholeError: what is written to is an input or a weight, or is seen later through another view.
+        RetraceRequiredError: what is written to is an input or a weight, or is seen later through another view.
     """
 
     def __init__(self, nodes: Iterable[fx.Node]) -> None:
@@ -43,11 +43,11 @@ class Writes:
     def _check(self, node: fx.Node) -> None:
         target = _written_to(node)
         if any(view.op != 'call_function' for view in self.views[_memory(target)]):
-            raise AsAWholeError
+            raise RetraceRequiredError
         for view in self.stale(node):
             used_later = any(self.place[user] > self.place[node] for user in view.users)
             if used_later and _geometry(view) != _geometry(target):
-                raise AsAWholeError
+                raise RetraceRequiredError
 
 
 def is_write(node: fx.Node) -> bool:
@@ -58,7 +58,7 @@ def functional(node: fx.Node) -> OpOverload:
     """Return the operator that returns what the in-place one of `node` writes: ``relu_`` -> ``relu``.
 
     Raises:
-        AsAWholeError: there is none, or it answers in another dtype: in place, ``half += float`` stays half.
+        RetraceRequiredError: there is none, or it answers in another dtype: in place, ``half += float`` stays half.
     """
     target = node.target
     assert isinstance(target, OpOverload)
@@ -66,19 +66,19 @@ def functional(node: fx.Node) -> OpOverload:
     packet = getattr(torch.ops.aten, name.removeprefix('aten::')[:-1], None) if name.endswith('_') and not name.endswith('__') else None
     operator = getattr(packet, target._overloadname, None)
     if operator is None or operator._schema.is_mutable or any(each.alias_info is not None and each.alias_info.is_write for each in others):
-        raise AsAWholeError
+        raise RetraceRequiredError
     dtype = _written_to(node).meta['val'].dtype
     if any(each.meta['val'].dtype != dtype for each in node.all_input_nodes if isinstance(each.meta.get('val'), Tensor)):
         known: Any = fx.map_arg((node.args, node.kwargs), lambda each: each.meta['val'])
         if operator(*known[0], **known[1]).dtype != dtype:
-            raise AsAWholeError
+            raise RetraceRequiredError
     return operator  # type: ignore[no-any-return]
 
 
 def _written_to(node: fx.Node) -> fx.Node:
     target = node.args[0] if node.args else None
     if not isinstance(target, fx.Node) or not isinstance(target.meta.get('val'), Tensor):
-        raise AsAWholeError
+        raise RetraceRequiredError
     return target
 
 

@@ -41,7 +41,7 @@ _RESHAPING = frozenset({'aten::view', 'aten::reshape', 'aten::_unsafe_view', 'at
 
 
 @dataclass
-class Questions:
+class GuardLog:
     """Record the comparisons of symbolic sizes that were made during an export.
 
     Attributes:
@@ -55,21 +55,21 @@ class Questions:
 
 
 @contextmanager
-def questions_of_the_model() -> Iterator[Questions]:
+def guards_of_the_model() -> Iterator[GuardLog]:
     """Record who asks about symbolic sizes inside the block."""
     from torch.fx.experimental import symbolic_shapes
-    questions = Questions()
+    guard_log = GuardLog()
     original, make = torch.SymBool.__bool__, symbolic_shapes.RuntimeAssert
 
     def noting(condition: torch.SymBool) -> bool:
         if not sys._getframe(1).f_code.co_filename.startswith(_TORCH):
-            questions.by_model |= _kept_for(condition.node.expr)
+            guard_log.by_model |= _kept_for(condition.node.expr)
         return original(condition)
 
     def making(expr: Any, *args: Any, **kwargs: Any) -> Any:
         text = str(expr)
         # The stack that torch keeps with a check is emptied before the program is returned.
-        questions.layout[text] = questions.layout.get(text, True) and _asked_for_layout(sys._getframe(1))
+        guard_log.layout[text] = guard_log.layout.get(text, True) and _asked_for_layout(sys._getframe(1))
         return make(expr, *args, **kwargs)
 
     environment = symbolic_shapes.ShapeEnv
@@ -82,7 +82,7 @@ def questions_of_the_model() -> Iterator[Questions]:
 
     with (mock.patch.object(torch.SymBool, '__bool__', noting), mock.patch.object(symbolic_shapes, 'RuntimeAssert', making),
           mock.patch.object(environment, '_refine_ranges', refining) if refine else nullcontext()):
-        yield questions
+        yield guard_log
 
 
 def sizes_of(program: ExportedProgram) -> Any:
@@ -90,7 +90,7 @@ def sizes_of(program: ExportedProgram) -> Any:
     return next(node.meta['val'].fake_mode.shape_env for node in program.graph.nodes if hasattr(node.meta.get('val'), 'fake_mode'))
 
 
-def drop_layout_guards(program: ExportedProgram, questions: Questions) -> int:
+def drop_layout_guards(program: ExportedProgram, guard_log: GuardLog) -> int:
     """Remove every check "these sizes differ" or "this one is larger" that torch added itself; return how many.
 
     "These sizes are equal" stays, and so do checks of the model, of unknown origin, on sizes that depend on data, and those that the
@@ -99,7 +99,7 @@ def drop_layout_guards(program: ExportedProgram, questions: Questions) -> int:
     graph = program.graph_module.graph
     env = sizes_of(program)
     pending = [check for checks in env.deferred_runtime_asserts.values() for check in checks]
-    stays = {str(check.expr): _stays(check.expr, questions) for check in pending}
+    stays = {str(check.expr): _stays(check.expr, guard_log) for check in pending}
     checks = [node for node in graph.nodes if node.target is torch.ops.aten._assert_scalar.default
               and not stays.get(_condition(node), True)]
     for node in checks:
@@ -151,10 +151,10 @@ def _always_stays(expression: Any) -> bool:
     return isinstance(expression, sympy.Eq) or bool(free_unbacked_symbols(expression))
 
 
-def _stays(expression: Any, questions: Questions) -> bool:
-    if _always_stays(expression) or canonical(expression) in questions.by_model:
+def _stays(expression: Any, guard_log: GuardLog) -> bool:
+    if _always_stays(expression) or canonical(expression) in guard_log.by_model:
         return True
-    return not questions.layout.get(str(expression), False)
+    return not guard_log.layout.get(str(expression), False)
 
 
 def _asked_for_memory(frame: FrameType | None) -> bool:

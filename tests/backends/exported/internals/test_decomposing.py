@@ -13,7 +13,7 @@ from torch.export import Dim, ExportedProgram, default_decompositions, export
 
 from mmexport.adapters import build_adapter
 from mmexport.backends.exported.internals.decomposing import decomposed_by_node
-from mmexport.backends.exported.internals.inplace import AsAWholeError, Writes
+from mmexport.backends.exported.internals.inplace import RetraceRequiredError, Writes
 from mmexport.backends.exported.program import exported_program, silenced
 from mmexport.backends.onnx.backend import ONNX
 from mmexport.backends.onnx.internals.converting import converted
@@ -125,7 +125,7 @@ def test_the_same_as_eager_without_tracing_the_whole(function: Callable[..., Any
 @pytest.mark.parametrize('function', UNSAFE)
 def test_what_cannot_be_renamed_is_traced_as_a_whole(function: Callable[..., Any]) -> None:
     program = program_of(function)
-    with pytest.raises(AsAWholeError):
+    with pytest.raises(RetraceRequiredError):
         Writes(program.graph.nodes)
     image = torch.randn(3, 3, 23, 11)
     with torch.no_grad():
