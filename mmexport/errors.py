@@ -108,7 +108,7 @@ def causes(exc: BaseException) -> list[BaseException]:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return ``, is it meant to be X`` for the known name that is most like `name`; '' if none is."""
+    """Return ``, is it meant to be X`` for the most similar known name; '' if none is."""
     close = get_close_matches(name, list(known), 1)
     return f', is it meant to be {close[0]}' if close else ''
 
@@ -127,7 +127,7 @@ def last_line(exc: BaseException) -> str:
 
 @contextmanager
 def eager_in_words(images: Mapping[str, Tensor], hint: bool = True) -> Iterator[None]:
-    """Raise an `EagerError` that names `images` where the unpatched eager model fails on them with any exception.
+    """Raise an `EagerError` that names `images` where the unpatched eager model fails on them. Any exception counts.
 
     Args:
         hint: whether another size can help.

@@ -13,7 +13,7 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class AdaptivePooling(Patch):
-    """Pool any size to a grid of any size, for formats that have no such operator.
+    """Pool any size to a grid of any size. Some formats have no such operator.
 
     PSPNet's and UPerNet's pyramids pool to 1, 2, 3 and 6 cells. Of a size that is left open ``torch.onnx.export`` makes a graph that
     ONNX Runtime refuses at other sizes, and OpenVINO pools SAN's masks to the example's; see `mmexport.ops.adaptive_pooling`.

@@ -67,7 +67,7 @@ def _forward(sample: Callable[..., Tensor], module: Any, query: Tensor, key: Ten
 
 
 def level_shapes(spatial_shapes: Any) -> Sequence[tuple[Any, Any]]:
-    """Return a list of (height, width), from such a list or from upstream's tensor (levels, 2)."""
+    """Return a list of (height, width). It is made from such a list, or from upstream's tensor (levels, 2)."""
     if not isinstance(spatial_shapes, Tensor):
         return list(spatial_shapes)
     return [(spatial_shapes[level, 0], spatial_shapes[level, 1]) for level in range(spatial_shapes.shape[0])]

@@ -14,7 +14,7 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class PixelDecoderShapes(Patch):
-    """Hand level shapes on as sizes, not as a tensor that has to be read back to split and reshape by.
+    """Hand level shapes on as sizes. A tensor would have to be read back to split and reshape by.
 
     ``MSDeformAttnPixelDecoder.forward`` puts the sizes into a tensor on the device (``_shape_as_tensor(feat)[2:].to(device)``) and
     later reshapes by its elements, which costs a transfer from the GPU for every use and, in exporters without data-dependent

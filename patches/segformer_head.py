@@ -50,7 +50,7 @@ class FusionBeforeUpsampling(Patch):
 
 
 def mixes_channels_alone(module: Any) -> bool:
-    """Return whether a ConvModule is a plain 1x1 convolution, then optionally a norm and an activation."""
+    """Return whether a ConvModule is a plain 1x1 convolution. A norm and an activation may follow."""
     conv = module.conv
     return (tuple(module.order) == ('conv', 'norm', 'act') and tuple(conv.kernel_size) == (1, 1) and tuple(conv.stride) == (1, 1)
             and tuple(conv.padding) == (0, 0) and conv.groups == 1 and type(conv).__name__ == 'Conv2d')

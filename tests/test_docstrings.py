@@ -2,18 +2,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 VERBS = set('''
-Add Apply Audit Bring Build Cache Calibrate Call Capture Check Choose Collect Compare Compile Compose Compute Convert Convolve
-Copy Count Create Cut Decide Declare Decompose Define Descend Describe Detect Diagnose Disable Dispatch Do Draw Drop End Enlarge Evaluate
-Explain Export Express Fill Filter Find Fix Format Give Hand Hide Hold Import Initialise Insert Isolate Judge Keep Let Limit List
-Load Lower Make Map Mark Mask Match Measure Mix Move Name Normalise Note Open Pad Pair Parse Pass Pool Print Provide Raise Read Record
-Redraw Refuse Remember Remove Rename Render Repair Repeat Replace Report Resize Restrict Return Rewrite Round Run Sample Scale
-Seed Set Share Show Signal Solve Sort Stand Start Store Summarize Swap Sweep Tag Take Tell Test Trace Track Try Turn Verify Walk Work
-Wrap Write Yield
+Add Apply Assign Audit Bring Build Cache Calibrate Call Capture Check Choose Collect Compare Compile Compose Compute Convert Convolve Copy
+Count Create Cut Decide Declare Decompose Define Descend Describe Detect Diagnose Disable Dispatch Distinguish Do Draw Drop End Enlarge
+Evaluate Exempt Explain Export Express Fill Filter Find Fix Format Give Hand Hide Hold Import Initialise Insert Isolate Judge Keep Let
+Limit List Load Lower Make Map Mark Mask Match Measure Mix Move Name Normalise Note Open Pad Pair Parse Pass Pool Print Provide Raise Read
+Record Redraw Refuse Remember Remove Rename Render Renumber Repair Repeat Replace Report Resize Restrict Return Rewrite Round Run Sample
+Scale Seed Set Share Show Signal Solve Sort Stand Start Store Summarize Swap Sweep Tag Take Tell Test Trace Track Try Turn Verify Walk
+Work Wrap Write Yield
 '''.split())
 
 
@@ -33,6 +34,12 @@ def test_the_first_word_is_an_imperative_verb() -> None:
     actual = list(public_docstrings())
     assert len(actual) > 500
     assert [f'{place}: {line}' for place, line in actual if line.split()[0].rstrip(',.:;') not in VERBS] == []
+
+
+def test_first_sentences_are_short() -> None:
+    """15 words at most, without shapes, which stand in parentheses."""
+    sentences = {place: re.split(r'(?<=[.:;])\s|$', line)[0] for place, line in public_docstrings()}
+    assert {place: words for place, words in sentences.items() if len(re.sub(r'\([^)]*\)', '', words).split()) > 15} == {}
 
 
 def test_every_public_module_and_class_says_what_it_does() -> None:

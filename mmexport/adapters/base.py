@@ -87,7 +87,7 @@ class Adapter(nn.Module):
         raise NotImplementedError
 
     def inputs_of(self, picture: Tensor) -> tuple[Tensor, ...]:
-        """Return the tensors of `input_specs` for a picture (N, C, H, W), of any rank and number.
+        """Return the tensors of `input_specs` for a picture (N, C, H, W).
 
         Sizes, scenes and branches are searched on pictures; a task with more inputs (earlier frames, the size before padding) makes them
         from the picture here.
@@ -116,7 +116,7 @@ class Adapter(nn.Module):
         return self.decide(raw, *inputs) + (tuple(raw) if self.raw_too else ())
 
     def run_on(self, picture: Tensor) -> tuple[Tensor, ...]:
-        """Call `forward` with the inputs for a copy of `picture`, into which a model may write."""
+        """Call `forward` with the inputs for a copy of `picture`. A model may write into its input."""
         outputs: tuple[Tensor, ...] = self(*self.inputs_of(picture.clone()))
         return outputs
 
@@ -181,7 +181,7 @@ class Adapter(nn.Module):
         raise NotImplementedError
 
     def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
-        """Return the pixels (N, height, width) of ``final`` that depend on what lies beyond `height` and `width`; None if none do.
+        """Return the pixels (N, height, width) of ``final`` that depend on the padding. That is beyond `height`, `width`. None if none do.
 
         OpenMMLab removes the padding before it decides; a file does not know the padding, so it cannot.
         """
@@ -189,7 +189,7 @@ class Adapter(nn.Module):
 
     def without_padding(self, expected: dict[str, Tensor], evidence: dict[str, Tensor],
                         excused: Tensor | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the expected outputs and the evidence, which are cropped already, with what changes by the crop.
+        """Return the expected outputs and the evidence, adjusted to the cropping. Both are cropped already.
 
         Args:
             excused: what `padding_decides` returned.
@@ -197,7 +197,7 @@ class Adapter(nn.Module):
         return expected, evidence
 
     def data_samples(self, image: Tensor) -> list[Any]:
-        """Return OpenMMLab's data samples for ``test_step`` on `image`, unpadded, one for each picture of the batch."""
+        """Return OpenMMLab's data samples for ``test_step`` on `image`. There is one, unpadded, for each picture of the batch."""
         raise NotImplementedError
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
@@ -205,5 +205,5 @@ class Adapter(nn.Module):
         raise NotImplementedError
 
     def notes(self) -> dict[str, Any]:
-        """Return what the user of the file must do outside it (sliding windows, say), for the manifest."""
+        """Return what the user of the file must do outside it. The manifest lists it; sliding windows are an example."""
         return {}

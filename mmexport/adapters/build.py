@@ -16,7 +16,7 @@ UNSUPPORTED = frozenset({'DepthEstimator'})
 
 
 def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False) -> Adapter:
-    """Return the adapter for `task` (a registered class name), or the first one that knows the architecture.
+    """Return the adapter for `task`, a registered class name. Without one, the first that knows the architecture is taken.
 
     Raises:
         UnsupportedModelError: none does.

@@ -36,7 +36,7 @@ def _refuse_what_was_not_exported(tensor: Tensor, name: str, axes: list[str], fl
 
 
 class InputGuard(nn.Module):
-    """Refuse an input that the file was not exported or not checked for, and name the reason.
+    """Refuse an input that the file was not exported or checked for. The error names the reason.
 
     Args:
         shape: of the traced picture (N, C, H, W).

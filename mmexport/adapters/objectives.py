@@ -15,7 +15,7 @@ Objective = Callable[[Raw, Tensor], Tensor]
 
 
 def pairs(scores: Tensor) -> list[tuple[int, int]]:
-    """Pair rows with columns, the highest score first, each row and each column at most once."""
+    """Pair rows with columns, the highest score first. Each row and each column is taken at most once."""
     remaining, pairs = scores.clone(), []
     for _ in range(min(remaining.shape)):
         row, column = divmod(int(remaining.argmax()), remaining.shape[1])

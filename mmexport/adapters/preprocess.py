@@ -179,7 +179,7 @@ class Preprocess(nn.Module):
 
     @property
     def channel_order(self) -> str:
-        """Return the channel order of the file's input, for pictures read as BGR by OpenCV and mmcv."""
+        """Return the channel order of the file's input. Pictures are read as BGR by OpenCV and mmcv."""
         if self.channels != 3:
             return f'{self.channels} channels, as the config reads them'
         return 'RGB' if self.flip and not self.inside else 'BGR'

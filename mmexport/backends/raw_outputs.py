@@ -1,4 +1,4 @@
-"""Lower one graph with raw outputs and decisions for the check, and cut it to the decisions for the user."""
+"""Lower one graph with raw outputs and decisions, then cut it. The check takes both, the user the decisions."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Record Python branches on sizes and values, which a tracer decides once, and find inputs that turn them."""
+"""Record Python branches on sizes and values, and find inputs that turn them. A tracer decides such a branch once."""
 from .findings import Branches, judge_branches
 from .inputs import BranchInputs, InsufficientMargin, inputs_for_branches
 from .recorder import recorded

@@ -62,7 +62,7 @@ def _range(*args: Any) -> Any:
 
 
 def _len(thing: Any) -> Any:
-    """Record the length of a tensor, and of lists in the user's own code, which may be as long as the batch."""
+    """Record the length of a tensor, and of lists in the user's own code. Such a list may be as long as the batch."""
     if isinstance(thing, Tensor):
         # As long as values make it, see the recorder.
         return wrap(builtins.len(thing), getattr(thing, '_counted', None) is not None)

@@ -46,7 +46,7 @@ class Branches:
         return _sorted({site for name in inputs for site in self.by_input.get(name, ())}) or self.turned
 
     def joined(self, other: Branches) -> Branches:
-        """Return these and the conditions of `other`, which were looked for in another part of the model."""
+        """Return these and the conditions of `other`. They were looked for in another part of the model."""
         lists = {name: _sorted({*getattr(self, name), *getattr(other, name)}) for name in LISTS}
         by_input = {name: _sorted({*self.by_input.get(name, ()), *other.by_input.get(name, ())})
                     for name in {**self.by_input, **other.by_input}}
@@ -101,7 +101,7 @@ def judge_branches(log: BranchLog, unresolved: Collection[Key], note: str | None
 
 
 def escaped_sites(runs: Iterable[Run], judges: Callable[[Site], bool]) -> set[Site]:
-    """Return the user's own places at which numbers that differ from input to input went where they are not followed."""
+    """Return the user's lines at which changing numbers went where they are not followed. The numbers differ from input to input."""
     numbers: dict[Site, set[Any]] = {}
     for run in runs:
         for site, operands in run.escaped.items():
@@ -110,7 +110,7 @@ def escaped_sites(runs: Iterable[Run], judges: Callable[[Site], bool]) -> set[Si
 
 
 def _by_input(log: BranchLog) -> dict[str, tuple[Site, ...]]:
-    """Return by input the conditions that it answers otherwise than the traced input, which is the first of `log`, does."""
+    """Return by input the conditions that it answers otherwise than the traced input. The traced input is the first of `log`."""
     traced = next(iter(log.runs.values()), Run()).conditions
     return {name: _sites([key for key, (answer, _) in run.conditions.items() if key in traced and traced[key][0] != answer
                           and log.judges(key[0])])

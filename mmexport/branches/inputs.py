@@ -45,7 +45,7 @@ class BranchInputs:
 def inputs_for_branches(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape, int], Tensor],
            plain: Callable[[str, Shape], Tensor], add: Add, keep: Collection[str], note: str | None = None,
            every_picture: bool = False) -> BranchInputs:
-    """Find the branches of the model, and inputs at the sizes and of the pictures that turn those which no input turned so far.
+    """Find the branches of the model, and inputs that turn those not turned so far. They have the sizes and pictures given.
 
     Where a size turns one at which nothing can be compared, or there are too many of them, the ranges shrink until they leave it out.
 
@@ -141,7 +141,7 @@ def _first_clear(add: Add, name: str, shape: Shape, scene: Callable[[Shape, int]
 
 
 def _plain(log: BranchLog, plain: Callable[[str, Shape], Tensor], add: Add, every: bool) -> list[Sample]:
-    """Return samples of pictures without content that turn a branch on a value, of the smallest size that is checked.
+    """Return samples of plain pictures that turn a branch on a value. They have the smallest size that is checked.
 
     Args:
         every: return all of them: a decision of numpy, or of a plain number, is not recorded.

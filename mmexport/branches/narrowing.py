@@ -36,7 +36,7 @@ def smaller(log: BranchLog, key: Key, shape: Shape, start: Shape, step: Sequence
 
 
 def where_equal(log: BranchLog, key: Key, step: Sequence[int], most: int) -> Shape | None:
-    """Find where two operands meet between two sizes at which the one, then the other is the larger, for == and !=."""
+    """Find where two operands meet between two sizes, for == and !=. At one size the one is larger, at the other the other."""
     met = log.met(key)
     under, over = [shape for shape in met if log.margin(key, shape) < 0], [shape for shape in met if log.margin(key, shape) > 0]
     for axis in range(3):
@@ -98,7 +98,7 @@ def _secant(log: BranchLog, key: Key, one: Shape, two: Shape, axis: int, low: Se
 
 
 def where_periodic(log: BranchLog, key: Key, low: Sequence[int], high: Sequence[int], step: Sequence[int]) -> Shape | None:
-    """Find a size that turns a condition on a remainder, by trying sides one stride of 4 after the other."""
+    """Find a size that turns a condition on a remainder. Sides are tried in steps of one, after a stride of 4."""
     if not any(sign in key[0].text for sign in ('%', '&', 'mod', '^')):
         return None
     start = min(log.shapes.values(), key=area)

@@ -1,4 +1,4 @@
-"""Define subclasses of int and float that record each comparison made with them, in place of sizes and values."""
+"""Define int and float subclasses that record each comparison made with them. They take the place of sizes and values."""
 from __future__ import annotations
 
 import math

@@ -47,7 +47,7 @@ def _is_torch_check(call: ast.Call) -> bool:
 
 
 def _passed_over(around: Sequence[ast.expr | ast.stmt]) -> bool:
-    """Return whether a condition, `around` it being these nodes, only refuses, only warns, or stands in a message."""
+    """Return whether a condition only refuses, only warns, or is part of a message. `around` holds the nodes that enclose it."""
     pairs = list(zip(around, [*around[1:], around[-1]], strict=True))
     if any(isinstance(outer, ast.Try) and outer.handlers and inner in outer.body for outer, inner in pairs):
         # What is raised there may be caught, and another way be taken.

@@ -1,4 +1,4 @@
-"""Run the unpatched eager model and record every Python branch that it takes on a size or on a tensor's value.
+"""Record every Python branch that the unpatched eager model takes. A branch is on a size or on a tensor's value.
 
 A tracer decides such a branch once, silently. Sizes and scalars that the model asks for are answered by numbers that record the
 comparisons they take part in (see `mmexport.branches.numbers`); tensors computed from the picture are marked, so that a value branch and
@@ -37,7 +37,7 @@ _WRAPPERS = {f'{TORCH}{name}.py' for name in ('overrides', '_tensor', 'functiona
 
 
 class _Mode(TorchFunctionMode):
-    """Return recording sizes and scalars to a model, and track which tensors come from the picture."""
+    """Return recording sizes and scalars to a model. Which tensors come from the picture is tracked."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def _is_counted(tensor: Any, run: Run) -> bool:
 
 
 def _counts(func: Any, args: Sequence[Any], run: Run, result: Tensor) -> bool:
-    """Return whether the first axis of `result` is as long as values of the picture make it."""
+    """Return whether values of the picture decide the length of the first axis of `result`."""
     name = getattr(func, '__name__', '')
     masks = [part for part in flat(args[1:]) if isinstance(part, Tensor) and part.dtype == torch.bool] if name == '__getitem__' else []
     if name in _COUNTING or masks or (name == 'where' and len(args) == 1):
@@ -134,7 +134,7 @@ def _has_no_values(tensor: Any) -> bool:
 
 @contextmanager
 def recorded(run: Run, image: Tensor, *others: Tensor) -> Iterator[None]:
-    """Record into `run` what a model decides inside the block, on inputs that values come from, which are marked in place."""
+    """Record into `run` what a model decides inside the block. The inputs that values come from are marked in place."""
     for tensor in (image, *others):
         tensor._picture = run  # type: ignore[attr-defined]
     # A profile function doubles the time of Python. A run without values looks for sizes only, at which the model then runs on a picture.

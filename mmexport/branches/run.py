@@ -70,7 +70,7 @@ def _called_by(frame: FrameType | None) -> int:
 
 
 def _may_be_caught(frame: FrameType | None) -> bool:
-    """Return whether a caller of the model's own code, up to mmexport's, is in the body of a ``try`` with handlers."""
+    """Return whether a caller of the model's own code is in a ``try`` with handlers. Callers up to mmexport's count."""
     while frame is not None and not frame.f_code.co_filename.startswith(OURS):
         if not frame.f_code.co_filename.startswith(TORCH) and inside_try(frame.f_code, frame.f_lasti):
             return True

@@ -61,7 +61,7 @@ class BranchLog:
         return self.swept[shape]
 
     def _runs_without_values(self) -> bool:
-        """Return whether the model runs without values at a size that it is known to take."""
+        """Return whether the model runs without values at a known size."""
         if self._without_values_works is None:
             error = self._without_values(min(self.shapes.values(), key=area)).error
             self._without_values_works, self.why_pictures = not error, error or None
@@ -91,7 +91,7 @@ class BranchLog:
         return sorted((shape for shape, run in self._by_shape().items() if not run.error and key in run.conditions), key=area)
 
     def margin(self, key: Key, shape: Shape) -> float:
-        """Return by how much the first operand of `key` is larger than the second at `shape`."""
+        """Return the first operand of `key` minus the second at `shape`."""
         one, other = (self._by_shape().get(shape) or self.sweep(shape)).conditions[key][1][:2]
         return float(one - other)
 
@@ -112,7 +112,7 @@ class BranchLog:
                    for axis in range(3))
 
     def open_keys(self, kind: str) -> set[Key]:
-        """Return the conditions of `kind` with one answer over all verified inputs though they depend on the input."""
+        """Return the conditions of `kind` that have one answer over all verified inputs. Only those that depend on the input count."""
         keys = {key for run in self.runs.values() for key in run.conditions}
         unmet = {key for run in self.swept.values() if not run.error for key in run.conditions} - keys
         return {key for key in keys | unmet if key[0].kind == kind and self.judges(key[0]) and not self.is_accepted(key[0])
@@ -128,7 +128,7 @@ class BranchLog:
 
 
 def is_place(place: str, site: Site) -> bool:
-    """Return whether `place` (FILE:LINE, the file by as many of its last folders as one likes) is where `site` is."""
+    """Return whether `place` (FILE:LINE) is where `site` is. Of the file, as many of its last folders as one likes may be given."""
     file, _, line = place.rpartition(':')
     parts = Path(file).parts
     return bool(parts) and line == str(site.line) and Path(site.file).parts[-len(parts):] == parts

@@ -1,4 +1,4 @@
-"""Remove inputs from the checked ones, so that the file's ranges exclude sizes of branches that could not be checked."""
+"""Remove inputs so that the file's ranges exclude sizes of unchecked branches."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Find the keys of a table in which a size is looked up, so that the lookup is followed like comparisons with each of them."""
+"""Find the keys of a table in which a size is looked up. The lookup is followed like comparisons with each of them."""
 from __future__ import annotations
 
 import ast

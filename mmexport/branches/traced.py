@@ -60,7 +60,7 @@ def _beyond(frame: FrameType) -> FrameType:
 
 
 def sizes_that_leave(model: Callable[[Tensor], Any], image: Tensor, known: Collection[Site]) -> tuple[tuple[Site, ...], str | None]:
-    """Return the user's lines at which a size is asked for as a plain number, and the error that ended the trace, or None.
+    """Return the user's lines at which a size is asked for as a plain number. The error that ended the trace, or None, comes with them.
 
     Args:
         model: what runs an image, without patches.
@@ -80,13 +80,13 @@ def sizes_that_leave(model: Callable[[Tensor], Any], image: Tensor, known: Colle
 
 
 def has_own_code(model: torch.nn.Module) -> bool:
-    """Return whether the class of a module of `model` is the user's own, and not of an installed package."""
+    """Return whether the class of a module of `model` is the user's own. Those of installed packages are not."""
     files = {getattr(sys.modules.get(type(module).__module__), '__file__', None) or '' for module in model.modules()}
     return any('site-packages' not in file and not file.startswith((TORCH, OURS)) for file in files)
 
 
 class _Tensors(torch.nn.Module):
-    """Return the tensors of what a function returns, which is all that a trace may return."""
+    """Return the tensors of what a function returns. A trace may return nothing else."""
 
     def __init__(self, run: Callable[[Tensor], Any]) -> None:
         super().__init__()

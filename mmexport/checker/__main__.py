@@ -1,4 +1,4 @@
-"""Run this folder as a program, under a name of its own, so that no ``mmexport`` is imported."""
+"""Run this folder as a program under a name of its own. No ``mmexport`` is imported then."""
 import importlib.util
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Refuse an input that a file was not exported or not checked for, and give the reason."""
+"""Refuse an input that a file was not exported or checked for. The error gives the reason."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

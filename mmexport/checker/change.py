@@ -1,4 +1,4 @@
-"""Compare the expected outputs of two inputs with each other, and with the constant that is nearest to all, to detect vacuous checks."""
+"""Compare expected outputs with each other and with the nearest constant, to detect vacuous checks."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def same_values(one: Tensor, other: Tensor, tolerance: float, unit: str = 'chann
 
 
 def same_map(one: Tensor, other: Tensor, labels: int, margin: float) -> str | None:
-    """Return why two label maps are too much alike, or show too few labels, or None."""
+    """Return why two label maps are too much alike, or None. Maps with too few labels have a reason too."""
     for image in (one[0], other[0]):
         counts = image.unique(return_counts=True)[1]
         large = int((counts > margin * LABEL_SHARE * image.numel()).sum())

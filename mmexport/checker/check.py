@@ -131,7 +131,7 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
 
 
 def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], device: torch.device) -> list[Comparison]:
-    """Compare the raw outputs of the graph that the file was cut from, on the samples that have them."""
+    """Compare the raw outputs of the graph that the file was cut from. Only some samples have them."""
     manifest = json.loads((folder / 'manifest.json').read_text())
     reason = stale(folder, manifest)
     if reason:

@@ -1,4 +1,4 @@
-"""Hold the result of comparing one output of one input, and the rule by which it passes."""
+"""Hold the result of comparing one output of one input, and its pass rule."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -11,7 +11,7 @@ def share(mask: Tensor) -> float:
 
 
 def pairs_of(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the pairs of values (2, P) that stand at the same place in two maps of integers, sorted, and how often each does."""
+    """Return the pairs of values (2, P) of two maps of integers, and their counts. The pairs are sorted."""
     first, place = one.flatten().unique(return_inverse=True)
     second, beside = other.flatten().unique(return_inverse=True)
     keys, counts = (place * len(second) + beside).unique(return_counts=True)

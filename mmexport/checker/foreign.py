@@ -22,7 +22,7 @@ def schema_of(manifest: Mapping[str, Any]) -> int:
 
 
 def refuse_foreign(folder: Path, manifest: Mapping[str, Any], trust: bool, runner: Any) -> None:
-    """Raise if this checker does not know the folder's format, or if it would run code and `trust` is off.
+    """Raise if this checker does not know the folder's format. Also raise if it would run code and `trust` is off.
 
     Args:
         runner: the module of the format; ``RUNS`` names what of a file runs when it is loaded, ``refusal(file)`` looks into the file, and

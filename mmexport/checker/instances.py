@@ -75,7 +75,7 @@ class _Tally:
 
 def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, count: int,
              actual_count: int) -> list[tuple[int, int | None, float]]:
-    """Return for each expected row its match, each row used once, and the IoU of the two."""
+    """Return for each expected row its match and their IoU. Each row is used once."""
     free = torch.ones(actual_count, dtype=torch.bool)
     matches: list[tuple[int, int | None, float]] = []
     for row in range(count):

@@ -37,7 +37,7 @@ def _classes(samples: Sequence[Sample], manifest: dict[str, Any]) -> dict[str, l
 
 
 def _winning(spec: Mapping[str, Any], sample: Sample) -> Tensor | None:
-    """Return the labels that win in one output of `sample`, or None if its kind has none."""
+    """Return the labels that win in one output of `sample`. None means that its kind has no labels."""
     kind = kind_of(str(spec['kind']))
     labels: Tensor | None = kind.classes(str(spec['name']), sample.expected) if hasattr(kind, 'classes') else None
     return labels

@@ -34,7 +34,7 @@ def compare_labels(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tens
 
 
 def compare_panoptic(expected: Tensor, actual: Tensor, evidence: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Compare two panoptic maps (N, H, W) of class + 1000 * instance, and return their metrics.
+    """Compare two panoptic maps (N, H, W), and return their metrics. A value is class + 1000 * instance.
 
     Instances are numbered in order of acceptance, so one segment more or
     less renumbers those behind it: instances are matched by overlap within their class first. ``evidence['near']`` marks pixels
@@ -72,12 +72,13 @@ def _judge(differs: Tensor, excused: Tensor, counts: dict[str, Any], near: Tenso
 
 
 def renamed_after(expected: Tensor, actual: Tensor) -> Tensor:
-    """Return `actual` (N, H, W) with instances numbered as those of `expected` that they overlap most; -1 if none is left."""
+    """Return `actual` (N, H, W) with the instance numbers of `expected`. Each gets that of the largest overlap, or -1 if none is left."""
     return torch.stack([_rename(one, other) for one, other in zip(expected, actual, strict=True)])
 
 
 def _rename(expected: Tensor, actual: Tensor) -> Tensor:
-    """Give each instance of `actual` the number of the instance of its class in `expected` with the largest overlap."""
+    """Renumber the instances of `actual` after those of `expected`. Each takes the number of the instance of its class with the largest
+    overlap."""
     if torch.equal(expected, actual):
         return actual
     renamed = actual.clone()

@@ -1,4 +1,4 @@
-"""Read and write inputs with their expected outputs, in one ``.npz`` that numpy alone can read."""
+"""Read and write inputs with their expected outputs. They are in one ``.npz``, which numpy alone can read."""
 from __future__ import annotations
 
 import json
@@ -83,7 +83,7 @@ def read_samples(path: Path) -> tuple[list[Sample], dict[str, Any]]:
 
 
 def same_shapes(one: Sample, other: Sample) -> bool:
-    """Return whether the inputs of two samples have the same shapes, so that one's outputs might be the other's."""
+    """Return whether the inputs of two samples have the same shapes. One's outputs might then be the other's."""
     return [tensor.shape for tensor in one.file_inputs] == [tensor.shape for tensor in other.file_inputs]
 
 

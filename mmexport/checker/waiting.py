@@ -1,4 +1,4 @@
-"""Import torch and a runtime before the file exists, then wait until it can be checked."""
+"""Import torch and a runtime before the file exists. Then wait until it can be checked."""
 from __future__ import annotations
 
 import json
@@ -10,7 +10,7 @@ from .main import main
 
 
 def wait_and_check(backend: str, runner: str = '') -> int:
-    """Read the program's arguments as one line of JSON from standard input, once the file of `backend` exists, and check it."""
+    """Read the program's arguments from standard input, and check the file of `backend`. They are one line of JSON, sent once it exists."""
     if runner:
         add_runner(backend, Path(runner))
     if ready := getattr(runner_of({'backend': backend}), 'ready', None):

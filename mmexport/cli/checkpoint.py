@@ -16,7 +16,7 @@ from . import options as opt
 @opt.cfg_options
 @opt.debug
 def command(args: SimpleNamespace) -> int:
-    """Write seeded and calibrated weights for CONFIG to OUT (.pth), on which outputs vary enough to be compared; for demos and tests."""
+    """Write seeded and calibrated weights for CONFIG to OUT (.pth). Outputs vary enough with them to be compared, in demos and tests."""
     return make_checkpoint(args)
 
 

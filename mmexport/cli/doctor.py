@@ -11,8 +11,9 @@ from . import options as opt
 @opt.command('doctor', ('mmexport doctor',), short_help='Describe this environment: versions, formats, GPU.')
 @opt.debug
 def command(args: SimpleNamespace) -> int:
-    """Print versions, whether mmcv has compiled ops, which formats can be made here, known incompatible packages with the remedy, and
-    whether a GPU is visible. Exit code 0 an export can run, 3 something that every export needs is missing."""
+    """Print what an export depends on. These are versions, compiled ops of mmcv, formats that can be made here, known incompatible
+    packages with the remedy, and whether a GPU is visible. Exit code 0 an export can run, 3 something that every export needs is
+    missing."""
     return doctor()
 
 

@@ -45,8 +45,8 @@ EXAMPLES = ('mmexport export configs/mask2former_r50.py ckpt.pth --backend torch
 @opt.option('--quiet', group=opt.SHOW, is_flag=True, help='No progress and no table.')
 @opt.debug
 def command(args: SimpleNamespace) -> int:
-    """Export the model of CONFIG (any mmdet 3.x or mmseg 1.x config) with the weights of CHECKPOINT (.pth or .safetensors), and check
-    each file in a fresh process against the unpatched eager model."""
+    """Export the model of CONFIG with the weights of CHECKPOINT, and check each file. CONFIG is one of mmdet 3.x or mmseg 1.x, CHECKPOINT
+    a .pth or .safetensors. The check runs in a fresh process, against the unpatched eager model."""
     return export(args)
 
 

@@ -16,7 +16,7 @@ HIDDEN = ('pytorch2libtorch',)
 
 
 class Commands(click.Group):
-    """Import a command's module when it is asked for, and suggest a name for one that does not exist."""
+    """Import a command's module when it is asked for. A name that does not exist gets a suggestion."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in COMMANDS if name not in HIDDEN]

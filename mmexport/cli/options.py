@@ -28,7 +28,7 @@ class Option(click.Option):
 
 
 class Command(click.Command):
-    """Define a command with examples at the end of its help, and options that take several values."""
+    """Define a command with examples in its help. Its options may take several values."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

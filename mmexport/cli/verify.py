@@ -24,7 +24,7 @@ CHECKER = Path(__file__).parents[1] / 'checker' / '__main__.py'
 @opt.option('--kind', group=opt.CHECK, several=True, metavar='NAME=FILE', help='The module of a kind of output that your project has.')
 @opt.option('--out', group=opt.OUTPUT, metavar='FILE', help='Write the findings as JSON instead of a table.')
 def command(args: SimpleNamespace) -> int:
-    """Check the file in FOLDER (of one format, as WORK_DIR/torchscript) against its samples, with torch and numpy alone."""
+    """Check the file in FOLDER against its samples, with torch and numpy alone. FOLDER holds one format, as WORK_DIR/torchscript."""
     arguments = [args.folder, '--device', args.device, *(['--trust'] if args.trust else [])]
     for name, value in (('--samples', args.samples), ('--runner', args.runner), ('--out', args.out)):
         arguments += [name, value] if value else []

@@ -26,7 +26,7 @@ TP_AS_SEQUENCE, SQ_ITEM = 13, 3
 
 @contextmanager
 def indexing_shown() -> Iterator[None]:
-    """Replace ``Tensor.__getitem__`` inside the block by one that modes see, if they do not see torch's own."""
+    """Replace ``Tensor.__getitem__`` inside the block by one that modes see. Nothing is replaced if they see torch's own."""
     if _is_shown() or not _slots_are_found():
         yield
         return

@@ -1,4 +1,4 @@
-"""Provide a substitute for ``mmcv._ext`` if mmcv has no compiled ops (mmcv-lite, or a failed build).
+"""Provide a substitute for ``mmcv._ext`` if mmcv has no compiled ops. This is so with mmcv-lite, or after a failed build.
 
 mmdet 3.3 and mmseg 1.2 import ``mmcv.ops`` at their top, which imports the extension, although most of their models never call it.
 The stand-in lets those models be built; an op that is really called raises an error that names it. A real ``mmcv._ext`` has

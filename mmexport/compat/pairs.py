@@ -1,4 +1,4 @@
-"""List pairs of installed packages that are known not to work together, each with its remedy."""
+"""List pairs of installed packages that do not work together. Each has its remedy."""
 from __future__ import annotations
 
 import re

@@ -1,4 +1,4 @@
-"""Walk nested lists, tuples and dicts, with the part of ``torch.utils._pytree`` that torch 2.1 to 2.13 share.
+"""Walk nested lists, tuples and dicts. Only what torch 2.1 to 2.14 share of ``torch.utils._pytree`` is used.
 
 torch 2.1 has no ``tree_leaves`` and no ``tree_structure``. Run with torch 2.1.2, 2.4.1 and 2.13.0.
 """

@@ -1,4 +1,4 @@
-"""Tell an error of the environment (versions that do not go together) from an error of the model."""
+"""Distinguish an error of the environment from an error of the model. The first has versions that do not go together."""
 from __future__ import annotations
 
 import traceback
@@ -16,7 +16,7 @@ _HERE = str(Path(__file__).parents[1])
 
 
 def version_conflict(exc: BaseException) -> str | None:
-    """Return the reason where `exc` or one of its causes comes from packages that do not go together; None for other errors.
+    """Return why packages do not go together, if `exc` shows that. None for other errors.
 
     It is one if a call of a backend or of an exporter has a signature that the callee does not take, or a module or name that torch or
     an exporter does not have is imported.

@@ -1,4 +1,4 @@
-"""Declare torchvision's compiled ops if they do not load (built for another torch, or for CUDA).
+"""Declare torchvision's compiled ops if they do not load. They may be built for another torch, or for CUDA.
 
 ``import torchvision`` then fails with ``operator torchvision::nms does not exist``, and with it mmpretrain and all models that have a
 backbone of its, although none of them calls such an op. Declared without an implementation they let those models be built; one that

@@ -1,4 +1,4 @@
-"""Find every tensor on the wrong device before export, on a machine that may have no GPU."""
+"""Find every tensor on the wrong device before export. The machine needs no GPU."""
 from __future__ import annotations
 
 import time
@@ -20,7 +20,7 @@ from .virtual_devices import VirtualDevices
 
 def audit_model(model: nn.Module, run: Callable[[], Any], device: str | torch.device = 'cuda', inputs: tuple[Tensor, ...] = (),
                 root: nn.Module | None = None) -> Audit:
-    """Call `run` once on the CPU with real values, as if `model` and `inputs` had been moved to `device`.
+    """Call `run` on the CPU as if `model` and `inputs` were on `device`. Values are real.
 
     Real values, because models read them (``.item()``, masks). What is found is what PyTorch itself would refuse there: see
     `mmexport.device.rules`. A model of which a part really lies elsewhere than the rest is not run: those parts are the findings.

@@ -1,4 +1,4 @@
-"""Record every ``aten`` operator of a TorchScript file while it runs, with the devices that it names."""
+"""Record every ``aten`` operator of a TorchScript file while it runs. The devices that it names are recorded with it."""
 from __future__ import annotations
 
 from collections.abc import Sequence

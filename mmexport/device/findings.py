@@ -1,4 +1,4 @@
-"""Hold the findings of an audit in the order in which they would fail, and render them as text or JSON."""
+"""Hold the findings of an audit, and render them as text or JSON. They are in the order in which they would fail."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Branch:
-    """Hold a question about the device in the code, and its answer, which may differ on another machine."""
+    """Hold a question about the device in the code, and its answer. The answer may differ on another machine."""
 
     question: str
     answer: bool

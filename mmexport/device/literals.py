@@ -1,4 +1,4 @@
-"""Find device literals in a TorchScript graph, tell them apart at run time, and make them follow the input."""
+"""Find device literals in a TorchScript graph, and make them follow the input. At run time each can be told from the others."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def literals(graph: Any) -> list[Literal]:
 
 
 def mark(graph: Any, marked: Sequence[Literal]) -> None:
-    """Give each use a constant of its own, a CPU whose index is its number, to tell them apart in dispatch."""
+    """Give each use a constant of its own, so that dispatch can distinguish them. It is a CPU whose index is its number."""
     for number, literal in enumerate(marked):
         literal.node.replaceInput(literal.offset, _marked(graph, literal.node, number))
     inputs = list(graph.inputs())

@@ -1,4 +1,4 @@
-"""Find where the registered tensors of a model are, and which of them ``.to()`` does not move."""
+"""Find where registered tensors are, and which of them ``.to()`` does not move."""
 from __future__ import annotations
 
 from collections import Counter
@@ -27,7 +27,7 @@ def misplaced_tensors(model: nn.Module) -> list[Finding]:
 
 
 def unmoved_tensors(model: nn.Module, names: Mapping[int, str]) -> dict[int, Tag]:
-    """Return by id the parameters and buffers that a module does not move, by an ``_apply`` of its own.
+    """Return by id the parameters and buffers that a module's own ``_apply`` does not move.
 
     ``_apply`` is what ``.to()``, ``.cuda()`` and ``.half()`` go through; it is called here with a function that moves nothing.
     """

@@ -16,7 +16,7 @@ from .placement import misplaced_tensors
 
 
 def audit_adapter(adapter: Adapter, image: Tensor, device: torch.device) -> Audit:
-    """Audit data_preprocessor, network and decisions on one `image`, run on the CPU as if on `device`.
+    """Audit data_preprocessor, network and decisions on one `image`. They run on the CPU as if on `device`.
 
     Raises:
         InputError: the model itself fails on the image.

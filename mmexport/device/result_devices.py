@@ -1,4 +1,4 @@
-"""Find the device of an operator's result by PyTorch's rules, and record where PyTorch would raise."""
+"""Find the device of an operator's result by PyTorch's rules. Where PyTorch would raise, that is recorded."""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -20,7 +20,7 @@ SHAPE = (1, 3, 256, 256)
 
 
 def load_script(path: str | Path) -> Any:
-    """Return the module in eval mode on the CPU with inlined calls, so that no literal is missed.
+    """Return the module in eval mode on the CPU with inlined calls. No device literal is missed then.
 
     Raises:
         InputError: the file is no TorchScript file.
@@ -57,7 +57,7 @@ def audit_script(path: str | Path, image: Tensor, device: str | torch.device = '
 
 
 def _watch(path: str | Path, image: Tensor) -> tuple[dict[int, Finding], int]:
-    """Return findings by the number of their literal, negative without one, and how many operators ran."""
+    """Return findings by the number of their literal, and how many operators ran. The number is negative without a literal."""
     count = len(literals(load_script(path).graph))
     findings: dict[int, Finding] = {}
     ops = 0
@@ -78,7 +78,7 @@ def _watch(path: str | Path, image: Tensor) -> tuple[dict[int, Finding], int]:
 
 
 def fix_script(path: str | Path, out: str | Path, image: Tensor) -> Audit:
-    """Write `out` with every faulty device replaced by that of the input, and check that outputs are the same.
+    """Write `out` with faulty devices replaced by that of the input. The outputs are checked to be the same.
 
     Devices that meet nothing (a ``.cpu()`` before the end) are left, and listed.
 

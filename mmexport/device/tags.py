@@ -1,4 +1,4 @@
-"""Track the virtual device of each tensor, as if the model had been moved to the target."""
+"""Track the virtual device of each tensor. It is where the tensor would be after the model had been moved."""
 from __future__ import annotations
 
 import sys

@@ -23,7 +23,7 @@ _PLAIN = (str, bytes, int, float, complex, bool, type(None), torch.dtype, torch.
 
 
 def unregistered_tensors_of(model: nn.Module, names: Mapping[int, str]) -> dict[int, tuple[Tensor, Tag]]:
-    """Return by id the tensor (kept, so that the id stays valid) and a Tag with kind, words and line.
+    """Return by id the tensor and a Tag with kind, words and line. The tensor is kept, so that the id stays valid.
 
     Looks through plain attributes, lists, dicts, dataclasses and other objects, class attributes, and the closures and globals that
     the modules' methods name. Registered parameters are no finding under whatever second name.
@@ -68,7 +68,7 @@ def _held_by(module: nn.Module, path: str, looked_at: set[int]) -> Iterator[Held
 
 
 def _walk(value: Any, name: str, kind: str, locate: Callable[[], Place], visited: set[int], depth: int = 0) -> Iterator[Held]:
-    """Yield the tensors in `value`, each with its kind, name, and how to find its line."""
+    """Yield the tensors in `value`, each with its kind and name. How to find its line comes with it."""
     if isinstance(value, Tensor):
         yield value, kind, _words(kind, name), locate
         return

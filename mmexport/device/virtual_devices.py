@@ -1,4 +1,4 @@
-"""Run a model on the CPU, and track the device that each tensor would be on."""
+"""Track the device that each tensor would be on while a model runs."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _TYPE_NAMES = {torch.float32: 'Float', torch.float64: 'Double', torch.float16: '
 
 
 class VirtualDevices(TorchFunctionMode):
-    """Tag every tensor with a virtual device, propagate the tags by PyTorch's rules, and answer device queries from them.
+    """Tag every tensor with a virtual device. The tags follow PyTorch's rules; device queries are answered from them.
 
     Queries must be answered: code that reads ``x.device`` and uses it is right, and would look wrong if it read ``cpu``.
     After a fault the result counts as on the right device, so that one cause is one finding.

@@ -1,4 +1,4 @@
-"""Name the Python branch behind a wrong or refused input, where one was recorded in the failing module."""
+"""Name the Python branch behind a wrong or refused input. It must be recorded in the failing module."""
 from __future__ import annotations
 
 import inspect
@@ -16,7 +16,7 @@ from .remedies import BRANCHES
 
 
 def at_branch(diagnosis: Diagnosis, adapter: Adapter, sites: Sequence[Site], refused: bool = False) -> Diagnosis:
-    """Return `diagnosis` with place, cause and remedy of the first of `sites` that is in the failing module; as it is if there is none.
+    """Return `diagnosis` with place and remedy of the first site in the failing module. Without one, it is returned as it is.
 
     Args:
         sites: conditions that the failing input answers otherwise than the traced one.
@@ -32,7 +32,7 @@ def at_branch(diagnosis: Diagnosis, adapter: Adapter, sites: Sequence[Site], ref
 
 
 def _holds(module: nn.Module, site: Site) -> bool:
-    """Return whether the condition is in the source of the module's class, or of a class that it extends."""
+    """Return whether the condition is in the source of the module's class or of its bases."""
     for cls in type(module).__mro__:
         try:
             lines, start = inspect.getsourcelines(cls)

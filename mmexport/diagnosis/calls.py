@@ -41,7 +41,7 @@ class Recorded:
 
 
 def list_calls(model: nn.Module, run: Callable[[], Any]) -> list[Call]:
-    """Return all calls of `model`'s modules that `run` makes, in the order in which they begin."""
+    """Return all calls of `model`'s modules that `run` makes. They are in the order in which they begin."""
     calls: list[Call] = []
     with watching(model, lambda call, args, kwargs: calls.append(call), lambda call, output: None), torch.no_grad():
         run()
@@ -49,7 +49,7 @@ def list_calls(model: nn.Module, run: Callable[[], Any]) -> list[Call]:
 
 
 def record(model: nn.Module, run: Callable[[], Any], chosen: Sequence[Call]) -> dict[Call, Recorded]:
-    """Return copies of the inputs and outputs of the `chosen` calls, since later code may write into them."""
+    """Return copies of the inputs and outputs of the `chosen` calls. Later code may write into the originals."""
     recorded: dict[Call, Recorded] = {}
 
     def before(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

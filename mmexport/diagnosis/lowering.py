@@ -52,7 +52,7 @@ def why_not_lowered(backend: Backend, adapter: Adapter, image: Tensor, other: Te
 
 
 def _failure(backend: Backend, part: Part, again: tuple[Tensor, ...] | None) -> LoweringError | None:
-    """Return what fails when `part` is lowered, or when its intermediate form runs on another input."""
+    """Return the error of lowering `part`, or of its intermediate form on another input."""
     try:
         run = backend.attempt(part, part.inputs, part.moving)
     except LoweringError as exc:

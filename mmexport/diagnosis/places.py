@@ -20,7 +20,7 @@ _OPERATORS = (r"OpOverload\(op='([^']+)'", r'target=torch\.ops\.([\w.]+)', r'\b(
 
 
 def place_of(exc: BaseException) -> tuple[str, int] | None:
-    """Return the innermost line of the model in the tracebacks of `exc` and its causes, or in its message."""
+    """Return the innermost line of the model in the tracebacks of `exc` and its causes. Without one, the message is searched."""
     place = None
     for error in causes(exc):
         stack = getattr(error, 'stack', None)

@@ -66,7 +66,7 @@ SHORTEST = 8
 
 
 def write_repro(diagnosis: Diagnosis, backend: Backend, part: Part | None, cfg: Any, place: Path) -> Path | None:
-    """Write the repro of a part that cannot be lowered, or is wrong on another picture's tensors.
+    """Write the repro of a part that cannot be lowered or is wrong.
 
     None where the part needs what source code cannot make (a data sample, say), or where it is the file that is wrong and the form
     before it is right: to run files is mmexport's own code.
@@ -159,7 +159,7 @@ def _dims(part: Part) -> str:
 
 
 def _arguments(part: Part) -> tuple[list[str], str] | None:
-    """Return the names of the tensors, and the source of the call with them and the other arguments."""
+    """Return the names of the tensors, and the source of the call with them. Other arguments are written out."""
     names = [f'x{number}' for number in range(len(part.places))]
     leaves: list[Any] = [Word(repr(leaf)) for leaf in part.rest]
     for leaf in part.rest:

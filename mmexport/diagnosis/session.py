@@ -63,7 +63,7 @@ class DiagnosisSession:
 
     def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification],
                   branches: Branches) -> None:
-        """Diagnose each file that failed its check, on its first wrong sample, or one that it refuses; call it with the patches off."""
+        """Diagnose each file that failed its check. Its first wrong sample is taken, or one that it refuses. Patches must be off."""
         failed = [check for check in checks if check.passed is False]
         if not self.on or not failed:
             return

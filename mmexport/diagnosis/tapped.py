@@ -35,7 +35,7 @@ class Values:
 
 
 class Tapped(nn.Module):
-    """Return the outputs of `adapter`, then the tensors in and out of each of the `recorded` calls."""
+    """Return the outputs of `adapter`, then the tensors of each of the `recorded` calls."""
 
     def __init__(self, adapter: Adapter, recorded: Mapping[Call, Recorded]) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from ..verification.reference import Reference
 
 
 def guard_tried_sizes(adapter: Adapter, shape: Sequence[int], dynamic: Sequence[str], reference: Reference) -> None:
-    """Let files take the sizes between those that were tried, in the multiples that eager takes.
+    """Let files take the sizes between those that were tried. The multiples are those that eager takes.
 
     Args:
         shape: (N, C, H, W) of the traced input.
@@ -31,7 +31,7 @@ def guard_tried_sizes(adapter: Adapter, shape: Sequence[int], dynamic: Sequence[
 
 def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Tensor], Artifact], adapter: Adapter, example: Tensor,
               session: DiagnosisSession) -> tuple[list[Artifact], dict[str, LoweringError]]:
-    """Return the artifacts, and by format the error of those that failed, which does not stop the others.
+    """Return the artifacts, and by format the error of those that failed. An error does not stop the other formats.
 
     Raises:
         SetupError: the installed packages do not go together.

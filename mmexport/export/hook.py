@@ -1,4 +1,4 @@
-"""Export the best checkpoint when training ends, as an mmengine hook, and log whether the file is right."""
+"""Export the best checkpoint when training ends, as an mmengine hook. The log says whether the file is right."""
 from __future__ import annotations
 
 import copy

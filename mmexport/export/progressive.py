@@ -1,4 +1,4 @@
-"""Export the backbone of a new model, then backbone and neck, then all of it, and keep the largest part that passes."""
+"""Export a new model part by part, and keep the largest part that passes. The parts are the backbone, backbone and neck, and all of it."""
 from __future__ import annotations
 
 import copy
@@ -43,7 +43,7 @@ Step = tuple[str, Report]
 
 
 def steps(results: PartResults, cfg: Config, checkpoint: str | None, work_dir: str | Path, **common: Any) -> Iterator[Step]:
-    """Export part after part into one `work_dir`, each with the formats that the part before passed in.
+    """Export part after part into one `work_dir`. Each part has the formats that the part before passed in.
 
     A part goes into ``parts/``, its manifest says ``part``, and one that passes replaces the smaller one there; one that fails replaces
     nothing. The largest part that was right is there at the end. The last one is the whole

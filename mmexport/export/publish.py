@@ -19,7 +19,7 @@ FAILED = 'failed'
 
 
 def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Report:
-    """Move each artifact to its place, with the report of its run, and return the report with the new paths.
+    """Move each artifact to its place, with the report of its run. The report is returned with the new paths.
 
     ``report.json`` in the root is a link to the one in the first backend's folder: file and report change in the same step, so that a
     kill never leaves one run's file under another run's report.
@@ -53,7 +53,7 @@ def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Rep
 
 @contextmanager
 def stopped_runs_noted(work_dir: Path, **facts: Any) -> Iterator[None]:
-    """Mark ``report.json`` as that of an interrupted run, which would otherwise show the result of an earlier run.
+    """Mark ``report.json`` as that of an interrupted run. It would otherwise show the result of an earlier run.
 
     A file of an earlier run stays in its folder, with its own report.
 

@@ -44,7 +44,7 @@ class Decisive:
 
 def decisive_inputs(adapter: Adapter, scenes: Iterable[Tensor], decided: Iterable[int] = (), count: int = COUNT,
                     steps: int = STEPS) -> list[Decisive]:
-    """Make up to `count` inputs, one of each scene, aimed at classes neither in `decided` nor in the decisions of earlier inputs.
+    """Make up to `count` inputs aimed at classes that are not decided, one a scene. `decided` and earlier inputs have the others.
 
     Those without an image are listed as well, for the report.
     """

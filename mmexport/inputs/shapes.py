@@ -1,4 +1,4 @@
-"""Choose the shapes of the inputs of a verification, and compute the ranges that they span."""
+"""Choose the shapes of the inputs of a verification. The ranges that they span are computed here."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ TRACED, SAME = 'traced', 'same shape'
 
 
 def traced_shape(cfg: Config, section: Mapping[str, Any], channels: int | None = None) -> Shape:
-    """Return (N, C, H, W) from the export section, else the size that the model was trained at, else 512 x 512.
+    """Return (N, C, H, W) from the export section. Without it, the size of the training, else 512 x 512.
 
     Args:
         channels: C, where the model is there to tell; else the number of the data_preprocessor's means, else the backbone's

@@ -18,7 +18,7 @@ PLAIN: dict[str, float | None] = {'dark': 0.0, 'bright': 255.0, 'grey': 127.0, '
 
 
 def scenes(shapes: Mapping[str, Sequence[int]], adapter: Adapter, device: torch.device) -> dict[str, Tensor]:
-    """Return a scene of each shape (N, C, H, W), by name, each with a seed of its own."""
+    """Return a scene of each shape (N, C, H, W), by name. Each has a seed of its own."""
     return {name: picture(shape, seed, adapter).to(device) for seed, (name, shape) in enumerate(shapes.items())}
 
 
@@ -66,7 +66,7 @@ def _shape(scene: Tensor, x: Tensor, y: Tensor, generator: torch.Generator) -> T
 
 
 def photograph(path: str, size: Sequence[int], adapter: Adapter) -> Tensor:
-    """Read the picture file as (1, 3, H, W), resized to `size`, BGR as mmcv reads it."""
+    """Read the picture file as (1, 3, H, W), resized to `size`. It is BGR, as mmcv reads it."""
     import cv2
     content = None if not Path(path).is_file() else cv2.imread(str(path), cv2.IMREAD_COLOR)
     if content is None:

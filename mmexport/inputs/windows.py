@@ -1,4 +1,4 @@
-"""Cut a picture into the windows of a sliding model, and join the logits of the windows."""
+"""Cut a picture into the windows of a sliding model, and join their logits."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def windows_of(image: Tensor, sliding: Mapping[str, Any]) -> Tensor:
 
 
 def joined(logits: Tensor, size: Sequence[int], sliding: Mapping[str, Any]) -> Tensor:
-    """Return the logits (1, C, H, W) of a whole picture from those of its windows, as the manifest's ``sliding`` says."""
+    """Return the logits (1, C, H, W) of a whole picture from those of its windows. The manifest's ``sliding`` has the rule."""
     height, width = sliding['window']
     total, count = logits.new_zeros((1, logits.shape[1], *size)), logits.new_zeros((1, 1, *size))
     for window, (top, left) in zip(logits, window_places(size, sliding), strict=True):

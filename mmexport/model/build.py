@@ -48,7 +48,7 @@ def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device =
 
 
 def dataset_meta(cfg: Config, checkpoint_meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return class names and palette of the checkpoint's dataset, else the METAINFO of the config's own dataset."""
+    """Return class names and palette of the checkpoint's dataset. Without them, the METAINFO of the config's own dataset."""
     saved = checkpoint_meta.get('dataset_meta')
     if isinstance(saved, Mapping) and saved.get('classes'):
         return _meta(saved)
@@ -140,7 +140,7 @@ def _import_scope(scope: str) -> None:
 
 
 def _unknown_type(exc: KeyError) -> tuple[str, bool]:
-    """Return the message for a type that no registry has, and whether a package that is not installed has it."""
+    """Return the message for a type that no registry has. Whether a package that is not installed has it comes with it."""
     from mmengine.registry import DefaultScope
     text = str(exc.args[0]) if exc.args else str(exc)
     first = text.split('. Please')[0]

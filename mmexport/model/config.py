@@ -63,7 +63,7 @@ def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Conf
 
 
 def _refuse_misspelt_section(path: Path, cfg: Config, options: dict[str, Any]) -> None:
-    """Raise for an override like ``exprt.outputs=raw``, which would make a section of its own that nothing reads."""
+    """Raise for an override like ``exprt.outputs=raw``. It would make a section of its own that nothing reads."""
     for key in options:
         section = key.partition('.')[0]
         if section not in (*cfg, 'export') and (close := get_close_matches(section, ['export', *map(str, cfg)], 1, 0.8)):

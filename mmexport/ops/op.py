@@ -55,7 +55,7 @@ def registered() -> tuple[Op, ...]:
 
 
 def forms_for(backend: str) -> dict[str, str]:
-    """Return by op the form that the format `backend` takes, of the ops for which that is not the default."""
+    """Return by op the form that the format `backend` takes. Ops for which it is the default are left out."""
     return {op.name: op.takes[backend] for op in _OPS.values() if backend in op.takes}
 
 

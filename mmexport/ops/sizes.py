@@ -43,8 +43,9 @@ def at_least_zero(side: Any) -> Any:
 
 
 def reaching(side: Any, kernel: int, stride: int, dilation: int) -> Any:
-    """Return the padding of "same" convolution, ``max((ceil(side / stride) - 1) * stride + reach - side, 0)``.
+    """Return the padding of "same" convolution.
 
+    It is ``max((ceil(side / stride) - 1) * stride + reach - side, 0)`` with reach = (kernel - 1) * dilation + 1.
     Only what exceeds a multiple of the stride depends on the side.
     """
     reach = (kernel - 1) * dilation + 1

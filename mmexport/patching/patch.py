@@ -1,4 +1,4 @@
-"""Define a patch, the machine it is asked about, and the report row of an applied one."""
+"""Define a patch, its environment, and the report row of an applied one."""
 from __future__ import annotations
 
 from collections import Counter
@@ -20,7 +20,7 @@ class Environment:
 
 
 class Patch:
-    """Replace `targets`, dotted names that are looked up when the patch is applied (so this imports without mmdet or mmseg).
+    """Replace `targets`, dotted names that are looked up when the patch is applied. This file therefore imports without mmdet or mmseg.
 
     `upstream` names the versions on which the replacement was compared with the original: ``'torch 2.4.1 2.13.0, mmdet 3.3.0'``.
     """
@@ -33,7 +33,7 @@ class Patch:
         return None
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function to use instead of `original`, of the same signature, with ``self`` or ``cls`` if it has one."""
+        """Return the function to use instead of `original`. It has the same signature, with ``self`` or ``cls`` if that has one."""
         raise NotImplementedError
 
 

@@ -20,7 +20,7 @@ STYLES = {True: 'bold green', False: 'bold red', None: 'yellow'}
 
 
 class Line(str):
-    """Hold a line of text with the style that a terminal shows it in, in rich's words."""
+    """Hold a line of text with its style on a terminal. The style is in rich's words."""
 
     style: str
 
@@ -149,7 +149,7 @@ def _class_lines(artifact: Artifact, check: Verification) -> Iterator[str]:
 
 
 def _figure(row: Comparison | None) -> str:
-    """Return the error over the scale, or for label maps the share of pixels that differ."""
+    """Return the error over the scale. For label maps it is the share of pixels that differ."""
     if row is None or row.problem:
         return '-'
     if row.max_rel is not None:

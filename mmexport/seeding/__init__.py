@@ -71,7 +71,7 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
 
 
 def rich_enough(model: nn.Module, seed: int) -> bool:
-    """Return whether the label maps of five scenes have enough segments, and enough labels over 1% of their pixels."""
+    """Return whether the label maps of five scenes have enough segments and labels. A label counts above 1% of their pixels."""
     adapter = build_adapter(model, outputs='raw')
     for number, scene in enumerate(SCENES):
         image = picture((1, adapter.channels, *scene), 6007 + 10 * seed + number, adapter)
@@ -84,7 +84,7 @@ def rich_enough(model: nn.Module, seed: int) -> bool:
 
 
 def varied_enough(model: nn.Module, shape: Sequence[int]) -> bool:
-    """Return whether the checker tells pictures of `shape` (N, H, W) apart, in raw outputs and in decisions."""
+    """Return whether the checker distinguishes pictures of `shape` (N, H, W). Raw outputs and decisions must both differ."""
     raw, final = (build_adapter(model, outputs=outputs) for outputs in ('raw', 'final'))
     pictures = [picture((shape[0], raw.channels, *shape[1:]), number, raw) for number in (0, 1)]
     raw_outputs = [(raw.raw(image), image) for image in pictures]

@@ -18,7 +18,7 @@ CLASS_LAYERS = ('conv_seg', 'fc_seg', 'cls_seg', 'mask_norm')
 
 @torch.no_grad()
 def calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generator) -> None:
-    """Set each BatchNorm to the batch that `run` sends through it, and spread the logits of each class layer."""
+    """Set each BatchNorm to the batch that `run` sends through it. The logits of each class layer are spread too."""
     calls: dict[nn.Module, int] = {}
     layers = class_layers(model)
 

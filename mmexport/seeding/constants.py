@@ -1,4 +1,4 @@
-"""Redraw parameters that initialisation leaves constant, which would hide errors or disconnect a part of the network."""
+"""Redraw parameters that initialisation leaves constant. They would hide errors or disconnect a part of the network."""
 from __future__ import annotations
 
 import math

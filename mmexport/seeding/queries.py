@@ -37,7 +37,7 @@ def query_heads(model: nn.Module) -> Iterator[nn.Module]:
 
 @torch.no_grad()
 def fit_queries(model: nn.Module, head: Any, run: Callable[[], Any], generator: torch.Generator, varies_by: float) -> None:
-    """Solve ridge regressions for `cls_embed` and the last layer of `mask_embed` until the attention masks settle.
+    """Solve ridge regressions for `cls_embed` and the last layer of `mask_embed`. They are repeated until the attention masks settle.
 
     Args:
         varies_by: a query's class logits change by at least this share of their scale between two images, in 95% of the queries.
@@ -95,7 +95,7 @@ class _backbone_once:  # noqa: N801, a context manager that reads as a phrase
 
 
 def _record(head: Any, last: nn.Linear, run: Callable[[], Any]) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Return inputs of `cls_embed` and of the last mask layer for each decoder layer, each (N, Q, C), and the mask feature."""
+    """Return inputs of `cls_embed` and of the last mask layer for each decoder layer, and the mask feature. Each input is (N, Q, C)."""
     recorded: dict[str, list[Tensor]] = {'cls': [], 'mask': [], 'feature': []}
     hooks = [head.cls_embed.register_forward_pre_hook(lambda module, args: recorded['cls'].append(args[0])),
              last.register_forward_pre_hook(lambda module, args: recorded['mask'].append(args[0])),
@@ -109,7 +109,7 @@ def _record(head: Any, last: nn.Linear, run: Callable[[], Any]) -> tuple[list[Te
 
 
 def _goals(head: Any, decoded: Tensor, feature: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Return class logits (Q, C + 1), how they may vary with the image, and mask embeddings (Q, c)."""
+    """Return class logits (Q, C + 1), their variation with the image, and mask embeddings (Q, c)."""
     order = _most_distinct(decoded)
     masks, bias, active = choose_regions(feature, order, REGIONS, generator)
     head.pixel_decoder.mask_feature.bias.add_(bias)
@@ -131,7 +131,7 @@ def _most_distinct(decoded: Tensor) -> Tensor:
 
 
 def _changes(decoded: Tensor) -> Tensor:
-    """Return what the image changes in each query, whitened, along its main directions (N, Q, 8)."""
+    """Return what the image changes in each query, whitened (N, Q, 8). The axes are its main directions."""
     delta = decoded - decoded.mean(0)
     _, values, vectors = eigen(delta.flatten(0, 1))
     return delta @ (vectors[:, :SHAPES_OF_CHANGE] / (values[:SHAPES_OF_CHANGE] + CHANGE_FLOOR * values[0]).sqrt())

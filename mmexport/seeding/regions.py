@@ -17,7 +17,8 @@ EXCLUSIVE = 0.93
 
 
 def choose_regions(feature: Tensor, order: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mask embeddings (Q, c), a bias (c) for the feature, and active ids, of a feature (N, c, h, w) and ordered query ids."""
+    """Return mask embeddings (Q, c), a bias (c) for the feature, and active ids. They are chosen from a feature (N, c, h, w) and ordered
+    query ids."""
     rows = feature.permute(0, 2, 3, 1).flatten(0, 2)
     rows = rows[torch.randperm(len(rows), generator=generator)[:16000]]
     mean, values, vectors = eigen(rows)
@@ -38,7 +39,7 @@ def choose_regions(feature: Tensor, order: Tensor, count: int, generator: torch.
 
 
 def _nearly_exclusive(scores: Tensor) -> Tensor:
-    """Return thresholds (K) above which each column of `scores` is its row's own, for `EXCLUSIVE` of the rows above it."""
+    """Return thresholds (K) above which each column of `scores` is its row's own. This holds for `EXCLUSIVE` of the rows above it."""
     count = scores.shape[1]
     thresholds = torch.quantile(scores, 1 - 1 / max(count, 2), dim=0)
     for _ in range(60):

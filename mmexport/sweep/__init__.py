@@ -1,1 +1,1 @@
-"""Export all config families of a package, in separate processes, on the machines of a Ray cluster."""
+"""Export all config families of a package. Jobs run in separate processes, on the machines of a Ray cluster."""

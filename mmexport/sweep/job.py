@@ -88,7 +88,7 @@ def diagnosed(cfg: Config, job: Job, weights: Path, backend: str, outputs: str, 
 
 
 def _prepared(job: Job, weights: Path) -> tuple[Config, Path]:
-    """Return the config with the job's options in it and the file of its seeded weights, which is written where there is none.
+    """Return the config with the job's options, and the file of its seeded weights. The file is written where there is none.
 
     A model that takes its own size only is exported without the job's shape, as a user would have to.
     """

@@ -1,4 +1,4 @@
-"""Store rows in one SQLite file, so that a job is not repeated under the same versions and commit."""
+"""Store rows in one SQLite file. A job is then not repeated under the same versions and commit."""
 from __future__ import annotations
 
 import hashlib
@@ -32,7 +32,7 @@ class Store:
         self.base.execute(_TABLE)
 
     def row(self, criteria: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the row of the config, format, shape and images in `criteria`, under these versions and this commit."""
+        """Return the row of the config, format, shape and images in `criteria`. It must have these versions and this commit."""
         record = self.base.execute('SELECT row FROM done WHERE key = ?', (_key(criteria, self.under),)).fetchone()
         return None if record is None else dict(json.loads(record[0]))
 
@@ -41,7 +41,7 @@ class Store:
                           (_key(row, self.under), row['config'], row['backend'], self.under, json.dumps(row)))
 
     def take(self, rows: Iterable[Mapping[str, Any]]) -> int:
-        """Add the rows of a ``zoo.json`` that are not in the store, with their versions and commit; return how many."""
+        """Add the missing rows of a ``zoo.json``, and return their number. Versions and commit are kept."""
         before = self.base.total_changes
         for row in rows:
             under = json.dumps(row['under'], sort_keys=True)
@@ -51,7 +51,7 @@ class Store:
         return self.base.total_changes - before
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the newest row of each config and format, with its time (UTC), versions and commit."""
+        """Return the newest row of each config and format. It has its time (UTC), versions and commit."""
         records = self.base.execute('SELECT row, under, at FROM done ORDER BY at, rowid')
         newest = {(row['config'], row['backend']): {**row, 'under': json.loads(under), 'at': at}
                   for row, under, at in ((json.loads(text), under, at) for text, under, at in records)}

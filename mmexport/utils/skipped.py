@@ -1,4 +1,4 @@
-"""Remember which code on torch's internals is not used, so that the report can say it once."""
+"""Remember which code on torch's internals is not used. The report says each once."""
 from __future__ import annotations
 
 _lines: dict[str, str] = {}

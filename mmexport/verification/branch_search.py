@@ -1,4 +1,4 @@
-"""Find the Python branches of a model, and inputs that turn those which no input turned so far."""
+"""Find the Python branches of a model, and inputs that turn them. Those that an input turned already are left out."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -62,7 +62,7 @@ class BranchSearch:
 
     def of_post_processing(self, network: BranchInputs, samples: Sequence[Sample], runs: Mapping[str, Run],
                            check: Check) -> tuple[BranchInputs, list[PipelineCheck]]:
-        """Find what the user's own code decides in ``test_step`` alone, on the sizes that `runs` were recorded at.
+        """Find what the user's own code decides in ``test_step`` alone. The sizes are those that `runs` were recorded at.
 
         Args:
             network: what was found in the network, which ``test_step`` runs too.
@@ -101,7 +101,7 @@ class BranchSearch:
         return has_own_code(self.adapter.model)
 
     def _with_leaving(self, branches: Branches, log: BranchLog, samples: Sequence[Sample]) -> Branches:
-        """Add the places at which a size leaves Python, as a trace without patches shows them."""
+        """Add the places at which a size leaves Python. A trace without patches shows them."""
         if self.runs.note is not None or not self.own_code:
             return branches
         smallest = min(samples, key=lambda sample: sample.image.numel()).image.to(self.device)

@@ -1,4 +1,4 @@
-"""Start the checker process during lowering, so that its imports, which take seconds, overlap with it."""
+"""Start the checker process during lowering. Its imports take seconds, and overlap with it."""
 from __future__ import annotations
 
 import json
@@ -12,7 +12,7 @@ CHECKER = Path(__file__).parents[1] / 'checker'
 
 
 class CheckerProcess:
-    """Run a Python process with torch, numpy and one runtime imported, which waits for the order to check a file.
+    """Run a Python process with torch, numpy and one runtime imported. It waits for the order to check a file.
 
     Args:
         backend: whose runtime is imported meanwhile.

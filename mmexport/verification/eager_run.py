@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def typical_seconds(adapter: Adapter, image: Tensor) -> float:
-    """Return the median time of a call of the unpatched eager model, measured as that of the file."""
+    """Return the median time of a call of the unpatched eager model. It is measured as that of the file."""
     with torch.no_grad():
         inputs = adapter.inputs_of(image)
         return typical(lambda: adapter(*inputs), image.device)

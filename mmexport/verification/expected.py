@@ -1,4 +1,4 @@
-"""Compute what the unpatched eager model answers, how sure it is of it, and what the patched one answers."""
+"""Compute the outputs of the unpatched eager model and their certainty, and patched outputs."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ JUMPS, CALMER, SMALL = 0.01, 3, 3 * 100_000
 
 def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int, runs: NetworkRuns, *,
            as_given: Collection[str] = (PHOTOGRAPH,), once: Collection[str] = ()) -> list[Sample]:
-    """Run the unpatched eager model on every image, and up to `noises` times on the image with noise of 1e-6 of its scale.
+    """Run the unpatched eager model on every image, and with noise on it. There are up to `noises` runs with noise of 1e-6 of its scale.
 
     The share of units that the noise alone moves beyond the tolerance is the model's own floor: masked attention compares a sigmoid
     with 0.5, PointRend takes the top k, and both turn rounding into jumps that no export can avoid. Where the first noise moves nothing
@@ -81,7 +81,7 @@ def _jumps(sample: Sample) -> bool:
 
 
 def _stable_sample(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns) -> Sample:
-    """Return the sample of a slightly noisy `image` on which eager does not jump, or `sample` if none is found.
+    """Return the sample of a slightly noisy `image` on which eager does not jump. It is `sample` if none is found.
 
     A floor counts for all samples, so one small input at a threshold that `move_off_thresholds` does not see would excuse much in all.
     """
@@ -102,7 +102,7 @@ def _close_calls(adapter: Adapter, runs: NetworkRuns, name: str, image: Tensor) 
 
 def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
                 step: Progress) -> list[Sample] | None:
-    """Compute floors with more noises for samples with a few jumps of the file and none of eager; None if there are none.
+    """Compute floors with more noises for samples in which only the file jumps. None if there are none.
 
     A jump that three noises miss, a fourth may show; if no noise makes eager itself jump there, the file is at fault. Errors that no
     floor would excuse (most units, the median, anything of 1e-2) do not lead here.
@@ -123,7 +123,7 @@ def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Ve
 
 def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns,
             share: float = 1.0) -> dict[str, float]:
-    """Return by output the largest share of units that a noise moves beyond the tolerance, and at least the sample's own.
+    """Return by output the largest share of units that a noise moves beyond the tolerance. It is at least the sample's own.
 
     Args:
         share: of the tolerance, beyond which units of continuous outputs count; decisions keep the whole one.

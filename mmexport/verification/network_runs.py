@@ -1,4 +1,4 @@
-"""Run the network of one adapter once for each input and condition, and record its branches."""
+"""Run the network of one adapter once for each input and condition. Its branches are recorded."""
 from __future__ import annotations
 
 import hashlib
@@ -37,7 +37,7 @@ class NetworkRuns:
         self.note: str | None = None
 
     def run(self, adapter: Adapter, name: str, when: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        """Return the network's outputs and evidence on the sample `name`, from an earlier run if there was one."""
+        """Return the network's outputs and evidence on the sample `name`. An earlier run is reused."""
         key = _key(name, when, *inputs)
         if key not in self.outputs:
             first, plain = not self.runs, _copies(inputs)

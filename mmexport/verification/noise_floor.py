@@ -1,4 +1,4 @@
-"""Count comparisons inside a model that rounding may decide the other way, and move inputs off them.
+"""Count comparisons inside a model that rounding may decide the other way. Inputs are moved off them.
 
 Masked attention asks ``sigmoid < 0.5`` of every cell of every layer. Of a small picture's 1e5 cells one may lie within rounding of the
 threshold; whether it flips depends on the processor, and then outputs of many queries move, in a patched model or a file that
@@ -23,7 +23,7 @@ _ASKS = {overload for packet in (torch.ops.aten.lt, torch.ops.aten.le, torch.ops
 
 
 class NearThresholdCounter(TorchDispatchMode):
-    """Count in `count` the comparisons of floats that lie within `WIDTH` of the larger side's scale."""
+    """Count in `count` the comparisons of floats that are nearly equal. They lie within `WIDTH` of the larger side's scale."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class NearThresholdCounter(TorchDispatchMode):
 
 
 def move_off_thresholds(image: Tensor, count_near: Callable[[Tensor], int]) -> Tensor:
-    """Return `image`, or if `count_near` counts a few comparisons in it, the slightly noisy one with the fewest."""
+    """Return `image`, or a slightly noisy one with fewer comparisons near a threshold. `count_near` counts them; a few are needed."""
     best, fewest = image, count_near(image)
     if fewest > FEW:
         return image

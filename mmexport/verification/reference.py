@@ -36,7 +36,7 @@ class Reference:
     key: str = ''
 
     def fits(self, key: str, level: str) -> bool:
-        """Return whether it is of the model and the options of `key`, and has the outputs of `level`."""
+        """Return whether it is of the model and the options of `key`. It must have the outputs of `level`."""
         return self.key == key and self.level in ('final', level)
 
     def at(self, level: str) -> Reference:
@@ -48,7 +48,7 @@ class Reference:
 
 
 def reference_key(adapter: Adapter, *options: Any) -> str:
-    """Return a digest of the model's weights, the class of the adapter, and `options`, which have a representation."""
+    """Return a digest of the model's weights, the class of the adapter, and `options`. These have a representation."""
     digest = hashlib.blake2b(f'{type(adapter).__qualname__} {options!r}'.encode(), digest_size=16)
     for name, tensor in adapter.model.state_dict().items():
         digest.update(f'{name} {tensor.dtype} {tuple(tensor.shape)}'.encode())

@@ -1,4 +1,4 @@
-"""Run the unpatched eager model on every input, and add inputs until its decisions and branches vary."""
+"""Run the unpatched eager model on every input. Inputs are added until its decisions and branches vary."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -165,7 +165,7 @@ class ReferenceMaker:
 
 
 def _settled(settled: BranchInputs, samples: Sequence[Sample], plan: Plan) -> tuple[list[Sample], Plan]:
-    """Add the inputs that turn branches, and leave out those that the ranges exclude for a branch."""
+    """Add the inputs that turn branches. Those that the ranges exclude for a branch are left out."""
     for name in settled.given_up:
         plan = plan.without(name, 'a size like it turns a branch that could not be checked; the ranges leave it out')
     return [sample for sample in samples if sample.name not in settled.given_up] + settled.samples, plan

@@ -127,7 +127,7 @@ def _recorded_test_step(adapter: Adapter, image: Tensor) -> tuple[list[Any], Run
 
 
 def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
-    """Return the data samples of ``model.test_step``, at the pipeline's size and not resized back to the file's."""
+    """Return the data samples of ``model.test_step``. They have the pipeline's size, not resized back to the file's."""
     packed = deepcopy(dict(packed))
     sample = packed['data_samples']
     size = tuple(sample.metainfo['img_shape'][:2])
@@ -138,7 +138,8 @@ def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
 
 
 def check_slid(adapter: Adapter, windows: Sample, whole: Tensor, tolerance: float = DEFAULT_TOLERANCE) -> PipelineCheck:
-    """Compare a whole picture, joined from the logits of its `windows`, with what ``test_step`` makes of `whole` by sliding."""
+    """Compare a whole picture, joined from its `windows`, with what ``test_step`` computes by sliding. The windows hold logits; `whole` is
+    the picture."""
     sliding = adapter.notes()['sliding']
     with torch.no_grad():
         answers = _on_cpu(adapter.read(run_test_step_on(adapter, adapter.preprocess(whole))))
@@ -149,7 +150,7 @@ def check_slid(adapter: Adapter, windows: Sample, whole: Tensor, tolerance: floa
 
 def _cropped_agreements(adapter: Adapter, answers: Mapping[str, Tensor], sample: Sample, height: int, width: int,
                         excused: Tensor | None) -> list[float]:
-    """Return by output the share of units that agree where eager is clear and there is no padding."""
+    """Return by output the share of units that agree. Only those where eager is clear and there is no padding count."""
     def cropped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: tensor[..., :height, :width] if tensor.dim() > 2 and tensor.shape[-2:] == sample.image.shape[-2:] else tensor
                 for name, tensor in tensors.items()}
@@ -165,7 +166,7 @@ def _on_cpu(answers: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def summary_lines(checks: Sequence[PipelineCheck]) -> list[str]:
-    """Return one line for all samples that agree, and one for each that does not or was not run."""
+    """Return one line for all samples that agree. Each that does not, or was not run, has one of its own."""
     if not checks:
         return []
     agree = [check for check in checks if check.passed]

@@ -110,7 +110,7 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
 
 
 def keep_samples(artifact: Artifact, samples: Sequence[Sample], tolerance: float) -> list[str]:
-    """Write ``samples.npz`` beside the file, at most about 50 MB, and return the names of its samples.
+    """Write ``samples.npz`` beside the file, and return the names of its samples. It has at most about 50 MB.
 
     The first two are of one shape and kept together or not at all: they show that the outputs depend on the input. Where they are too
     large, what the export itself found about that is kept instead of them.

@@ -31,7 +31,7 @@ class ArtifactVerifier:
 
     def verify(self, artifacts: Sequence[Artifact], samples: list[Sample], scratch: Path,
                checker: CheckerProcess | None) -> tuple[list[Verification], list[Sample]]:
-        """Return the verdicts and their samples, with more noises for samples in which the file may follow a jump of eager.
+        """Return the verdicts and their samples. Samples in which the file may follow a jump of eager get more noises.
 
         Args:
             checker: a process that waits for the first file, see `mmexport.verification.checker_process`.

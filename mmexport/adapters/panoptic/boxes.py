@@ -11,7 +11,7 @@ def boxes_of(masks: Tensor) -> Tensor:
 
 
 def boxes_around(columns: Tensor, rows: Tensor) -> Tensor:
-    """Compute boxes (N, K, 4) of masks with pixels in `columns` (N, K, W) and `rows` (N, K, H); see `boxes_of`."""
+    """Compute boxes (N, K, 4) of masks from the `columns` (N, K, W) and `rows` (N, K, H) that they fill. See `boxes_of`."""
     corners = []
     for filled in (columns, rows):
         position = torch.arange(filled.shape[-1], device=filled.device).expand_as(filled)

@@ -40,7 +40,7 @@ def panoptic_evidence(decisions: dict[str, Tensor], cls_logits: Tensor, masks: T
 
 
 def instance_evidence(chosen: Tensor, top: dict[str, Tensor], cls_logits: Tensor) -> dict[str, Tensor]:
-    """Return `mask_near` (N, K, H, W), mask pixels that rounding may flip, and `edge_rows` (N, K), rows near the top-K cut."""
+    """Return mask pixels that rounding may flip, and rows near the top-K cut. They are `mask_near` (N, K, H, W) and `edge_rows` (N, K)."""
     slack = 2 * LOGIT_TOLERANCE * float(chosen.abs().max())
     return {'mask_near': (chosen.abs() < slack) & top['thing'][:, :, None, None],
             # Two logits may move by a tolerance each, and a softmax by as much of itself.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def candidates_of(fusion: Any, cls_logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return score and class of each query (N, Q), and whether it is a candidate for a segment."""
+    """Return score, class and candidacy for a segment of each query (N, Q)."""
     scores, classes = cls_logits.softmax(dim=-1).max(dim=-1)
     return scores, classes, classes.ne(fusion.num_classes) & (scores > fusion.test_cfg.get('object_mask_thr', 0.8))
 
@@ -41,7 +41,7 @@ def segment_map(fusion: Any, scores: Tensor, classes: Tensor, candidates: Tensor
 
 
 def top_queries(fusion: Any, cls_logits: Tensor) -> dict[str, Tensor]:
-    """Choose the K best pairs of query and class as instances, things first, each group in descending order of score (N, K)."""
+    """Choose the K best pairs of query and class as instances (N, K). Things come first; each group is in descending order of score."""
     limit = int(fusion.test_cfg.get('max_per_image', 100))
     scores, index = cls_logits.softmax(dim=-1)[..., :-1].flatten(1).topk(limit, dim=1)
     labels = index % fusion.num_classes
@@ -54,5 +54,5 @@ def top_queries(fusion: Any, cls_logits: Tensor) -> dict[str, Tensor]:
 
 
 def winning_weights(scores: Tensor, candidates: Tensor) -> Tensor:
-    """Give queries that are not kept a factor of -1, below every product of a kept one."""
+    """Give queries that are not kept a factor of -1. Their products are then below those of kept ones."""
     return torch.where(candidates, scores, -torch.ones_like(scores))

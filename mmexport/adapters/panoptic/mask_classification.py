@@ -107,7 +107,7 @@ class MaskClassification(Adapter):
         return panoptic + (self._instances(cls_logits, statistics) if self.instance_on else ())
 
     def panoptic(self, cls_logits: Tensor, masks: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the segment map of enlarged masks (N, Q, H, W), and its intermediate decisions for `evidence`."""
+        """Return the segment map of enlarged masks (N, Q, H, W), and its intermediate decisions. `evidence` uses the decisions."""
         scores, classes, candidates = candidates_of(self.fusion, cls_logits)
         probabilities = masks.sigmoid()
         winner = (winning_weights(scores, candidates)[:, :, None, None] * probabilities).argmax(dim=1)

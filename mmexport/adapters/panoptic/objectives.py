@@ -1,4 +1,4 @@
-"""Choose target segments from a mask classifier's outputs on a scene, and measure the distance to them.
+"""Choose target segments on a scene, and measure a mask classifier's distance to them.
 
 Targets are queries, each with a class and a region of its own. A semantic objective would leave a panoptic head with fewer kept segments
 than it had, because a segment is kept by thresholds of its own.
@@ -25,7 +25,8 @@ OUTSIDE = 4.0
 
 
 def segment_targets(cls_logits: Tensor, masks: Tensor, target_classes: set[int], threshold: float) -> SegmentTargets:
-    """Let confident queries (Q, C + 1) keep their class, and give each wanted class the free query that is nearest to it.
+    """Assign target classes to queries (Q, C + 1). Confident queries keep their class; each other wanted class gets the nearest free
+    query.
 
     A pixel belongs to the chosen query whose mask (Q, H, W) is highest there, each measured from a level of its own above which lies
     about one share of the image: so every one of them gets a region, and mostly where it looks already.
@@ -47,7 +48,7 @@ def segment_targets(cls_logits: Tensor, masks: Tensor, target_classes: set[int],
 
 
 def panoptic_objective(cls_logits: Tensor, masks: Tensor, targets: Sequence[SegmentTargets], threshold: float) -> Tensor:
-    """Measure how far chosen queries are from passing the class threshold, and their masks from their regions."""
+    """Measure how far chosen queries are from the class threshold, and masks from regions."""
     total = masks.new_zeros(())
     required_odds = math.log(threshold / (1 - threshold)) + CLASS_MARGIN
     for logits, mask, (queries, classes, regions) in zip(cls_logits, masks, targets, strict=True):

@@ -1,4 +1,4 @@
-"""Choose target labels from a semantic model's scores on a scene, and measure the distance to them.
+"""Choose target labels on a scene, and measure a semantic model's distance to them.
 
 Targets are blocks of a grid, each for a class that is to win there.
 """
@@ -24,7 +24,7 @@ def labels_decided(labels: Tensor, classes: int) -> frozenset[int]:
 
 
 def two_sided(logits: Tensor, threshold: float) -> Tensor:
-    """Return logits (N, 2, H, W) of both sides of a sigmoid's threshold, from its one channel."""
+    """Return logits (N, 2, H, W) of both sides of a sigmoid's threshold. The input is its one channel."""
     return torch.cat([torch.zeros_like(logits), logits - math.log(threshold / (1 - threshold))], dim=1)
 
 
@@ -43,6 +43,6 @@ def block_target(logits: Tensor, target_classes: set[int], generator: torch.Gene
 
 
 def semantic_objective(logits: Tensor, target: Tensor) -> Tensor:
-    """Measure the cross-entropy of full-size logits (N, C, H, W) to target classes (N, H, W); each class there counts alike."""
+    """Measure the cross-entropy of full-size logits (N, C, H, W) to target classes (N, H, W). Each class there has the same weight."""
     counts = target.flatten().bincount(minlength=logits.shape[1]).to(logits)
     return F.cross_entropy(logits, target, weight=1 / counts.clamp_min(1))

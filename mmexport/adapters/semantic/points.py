@@ -1,4 +1,4 @@
-"""Record pixels that are near the top-k cut of PointRend's choice of points, and exempt them from comparison.
+"""Exempt pixels near the top-k cut of PointRend's choice of points from comparison. They are recorded while eager runs.
 
 A refined pixel has another value than an unrefined one, so a rounding that swaps two equally uncertain pixels is a jump. Only
 pixels at the edge of eager's own top k are exempt from comparison, and what is mixed from them when the map is enlarged.
@@ -22,7 +22,7 @@ Choice = tuple[Tensor, int, float]
 
 @contextmanager
 def recorded_points(head: Any) -> Iterator[list[Choice]]:
-    """Record each subdivision step's uncertainty (N, h, w), its number of points and the scale of the logits."""
+    """Record the uncertainty (N, h, w) of each subdivision step. Its number of points and the scale of the logits are recorded too."""
     choices: list[Choice] = []
     if not hasattr(head, 'get_points_test'):
         yield choices
@@ -48,14 +48,14 @@ def points_at_the_edge(choices: list[Choice]) -> Tensor:
 
 
 def mixed_from(edge: Tensor, size: Sequence[int]) -> Tensor:
-    """Return the pixels (N, H, W) that bilinear resizing computes from any pixel of `edge` (N, h, w)."""
+    """Return the pixels (N, H, W) that bilinear resizing computes from `edge` pixels (N, h, w)."""
     mixes = [F.interpolate(edge[:, None].float(), size=tuple(size), mode='bilinear', align_corners=aligned)[:, 0] > 0
              for aligned in (False, True)]
     return mixes[0] | mixes[1]
 
 
 def _undecided(uncertainty: Tensor, touched: Tensor, count: int, scale: float) -> Tensor:
-    """Return the pixels (h, w) of one image that rounding can move across the k-th place.
+    """Return the pixels (h, w) that rounding can move across the k-th place. They are of one image.
 
     Touched pixels may be anywhere, so of the others between k less their number and k are chosen: the threshold lies between the two
     values at those ranks. An uncertainty is a difference of two logits, and the threshold is one too, so they approach by four.

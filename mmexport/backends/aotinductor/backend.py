@@ -21,7 +21,7 @@ FOR_CPU = {'layout_optimization': False}
 
 @BACKENDS.register_module()
 class AOTInductor(ProgramBackend):
-    """Compile the exported program ahead of time, for the kind of device that it is compiled on.
+    """Compile the exported program ahead of time, for one kind of device.
 
     Args:
         options: ``inductor_configs`` for the compiler, e.g. ``{'max_autotune': True}``; over `FOR_CPU` there.

@@ -25,7 +25,7 @@ def with_workarounds() -> Iterator[None]:
 
 @contextmanager
 def undecided_is_false() -> Iterator[None]:
-    """Return False for comparisons of strides that torch cannot decide, as its caller does for other undecided ones.
+    """Return False for comparisons of strides that torch cannot decide. Its caller does the same for other undecided ones.
 
     Of sizes like (a + 1) * (b + 1) sympy's remainder has a division in it, for which torch knows no range and raises ValueRangeError,
     though what it asks is only whether a layout may stay as it is; "no" makes it copy. SegFormer's sizes are such. Checked on torch 2.13.0
@@ -77,7 +77,7 @@ def sums_multiplied_out() -> Iterator[None]:
 
 @contextmanager
 def masks_compared_by_torch() -> Iterator[None]:
-    """Compile ``masks > zero`` on a CPU as a call of torch, for `masks` of four axes and a tensor `zero` of none.
+    """Compile ``masks > zero`` on a CPU as a call of torch. `masks` has four axes, the tensor `zero` none.
 
     Inductor's code for CPUs stores booleans one by one: a vector of them goes through an array. Only ``aten.gt.Tensor`` is looked at,
     which PyTorch code with a plain number does not call. Checked on torch 2.13.0 (``_inductor/lowering.py``, ``lowerings`` and
@@ -108,7 +108,7 @@ def masks_compared_by_torch() -> Iterator[None]:
 
 
 def multiplied_out(expression: sympy.Basic) -> sympy.Basic:
-    """Return `expression` as a sum of products, with anything else (a floor, a remainder) as an unknown.
+    """Return `expression` as a sum of products. Anything else in it, as a floor or a remainder, is an unknown.
 
     That is enough for a difference of two indices to become 0, 1 or the stride that it is, and costs no search.
     """

@@ -124,7 +124,7 @@ class ProgramBackend(Backend):
 
     def _written_with_raw(self, made: Any, folder: Path, names: Sequence[str], signed: dict[str, Any], raw: Sequence[Any],
                           adapter: Adapter) -> Artifact:
-        """Write the graph with its `raw` outputs for the check, and cut to the outputs `names` for the user."""
+        """Write the graph twice: with its `raw` outputs for the check, and cut to `names` for the user."""
         apart, both = raw_folder(folder), [*names, *(str(spec['name']) for spec in raw)]
         apart.mkdir(parents=True, exist_ok=True)
         self._written(self.copied(made), apart, both, raw_manifest(signed, raw), adapter)
@@ -164,7 +164,7 @@ class ProgramBackend(Backend):
 
 
 def stack_of(program: ExportedProgram, exc: BaseException) -> str | None:
-    """Return the Python stack of the node that a converter's error names, or of the first node of its operator."""
+    """Return the Python stack of the node that a converter's error names. Without one, that of the first node of its operator."""
     message = ' '.join(map(str, causes(exc)))
     decomposed = set(re.findall(r"op='\w+\.(\w+)'", message))
     for node in program.graph.nodes:

@@ -1,4 +1,4 @@
-"""Test forms of an op on the installed runtime, by its probe, before a model is lowered with them.
+"""Test forms of an op on the installed runtime before a model is lowered. Each op brings its probe.
 
 Some runtimes compile GridSample wrongly, or rightly for a batch of one only. The forms of `mmexport.ops.op.Op.probed` are run at batch
 1 and 3, and the results are kept by the versions of all that the graph goes through. Probes run in float32: in fewer bits nothing comes
@@ -27,7 +27,7 @@ TOLERANCE = 1e-4
 
 
 def choose_form(backend: ProgramBackend, device: torch.device, op: Op) -> tuple[str, dict[str, bool]]:
-    """Return the first form of `op` that is right with `backend` on `device`, and the result of each tried.
+    """Return the first form of `op` that is right with `backend` on `device`. The result of each form that was tried comes with it.
 
     Raises:
         LoweringError: it gets none right.

@@ -65,7 +65,7 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
 
 def _holding_for(checked: Mapping[str, Sequence[int]], program: ExportedProgram, other: Tensor, adapter: Adapter, dynamic: Sequence[str],
                  forms: dict[str, str]) -> ExportedProgram:
-    """Return `program`, or one made with another example if `program` refuses a checked size and the other does not."""
+    """Return `program`, or one that takes all checked sizes. The other one is made with another example, where `program` refuses a size."""
     specs = input_specs_of(adapter)
     try:
         if refused_corner(program, other, dynamic, checked, specs):

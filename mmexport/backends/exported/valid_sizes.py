@@ -36,7 +36,7 @@ def _checks(program: ExportedProgram) -> set[Any]:
 
 
 def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return the open axes and the sizes that they are open for, the example's own always among them."""
+    """Return the open axes with their sizes. The sizes of the example are always among them."""
     limits = {}
     for name in dynamic:
         low, high = RANGES[name]
@@ -53,7 +53,7 @@ def input_nodes(program: ExportedProgram) -> list[Any]:
 
 
 def sides_of(program: ExportedProgram, specs: Sequence[InputSpec]) -> dict[str, list[Any]]:
-    """Return the sizes, numbers or symbols, of each axis that follows the picture, over all inputs, by its name."""
+    """Return the sizes of each axis that follows the picture, by its name. They are numbers or symbols, over all inputs."""
     sides: dict[str, list[Any]] = {}
     for spec, node in zip(specs, input_nodes(program), strict=True):
         for name, index in spec.open_axes(FOLLOWING).items():
@@ -76,7 +76,7 @@ def valid_ranges(program: ExportedProgram, example: Tensor, dynamic: Sequence[st
 
 
 def conditions_of(program: ExportedProgram, specs: Sequence[InputSpec] = (IMAGE,)) -> list[str]:
-    """Return the checks on sizes in `program` as text over the names of the axes, for formats and runners that would lose them.
+    """Return the checks on sizes in `program` as text over the names of the axes. Formats and runners that would lose them read it.
 
     torch leaves one out of the graph that its operators cannot express (``math.ceil(h / 2) > 100``); it is among these. That axes of one
     name have one size in all inputs is none of them: the runner refuses others by itself.
@@ -109,7 +109,7 @@ def is_fixed(side: Any, program: ExportedProgram) -> bool:
 
 def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], checked: Mapping[str, Sequence[int]],
                    specs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, int] | None:
-    """Return a corner of the `checked` ranges (by open axis) that `program` does not hold for; None where there is none."""
+    """Return a corner of the `checked` ranges that `program` does not hold for. They are by open axis. None if there is none."""
     limits, conditions = valid_ranges(program, example, dynamic, specs), conditions_of(program, specs)
     fixed = {name: (int(example.shape[axis]),) for name, axis in AXIS.items()}
     for corner in product(*(checked.get(name, only) if name in dynamic else only for name, only in fixed.items())):
@@ -123,7 +123,7 @@ def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[
 
 
 def narrowed(spec: dict[str, Any], valid: dict[str, tuple[int, int]], conditions: list[str]) -> dict[str, Any]:
-    """Return the manifest's description of an input, where the program holds for fewer sizes than were tried."""
+    """Return the manifest's description of an input with the sizes that the program takes. They may be fewer than were tried."""
     limits = {name: [max(low, valid[name][0]), min(high, valid[name][1])] if name in valid else [low, high]
               for name, (low, high) in spec.get('ranges', {}).items()}
     return {**spec, 'ranges': limits, 'conditions': conditions}

@@ -93,7 +93,7 @@ class ONNX(TraceBackend):
         return manifest
 
     def _finished(self, proto: Any, names: list[str], inputs: Sequence[Mapping[str, Any]]) -> tuple[Any, dict[str, Any]]:
-        """Simplify the model and convert it to float16 if asked for, and name its open axes."""
+        """Simplify the model and name its open axes. It is converted to float16 if that was asked for."""
         if self.simplify:
             import onnxslim
             proto = onnxslim.slim(proto)

@@ -121,7 +121,7 @@ def _options() -> dict[str, Any]:
 
 
 def default_opset() -> int:
-    """Return 18, or the largest opset that the TorchScript-based exporter of the installed torch writes if that is lower."""
+    """Return 18, or the largest opset of the TorchScript-based exporter if that is lower."""
     from torch.onnx import _constants
     for name in ('ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET', 'ONNX_MAX_OPSET'):
         if hasattr(_constants, name):

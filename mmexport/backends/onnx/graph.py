@@ -33,6 +33,6 @@ def name_axes(proto: Any, inputs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def lowest_ir(proto: Any) -> int:
-    """Return the lowest version of the ONNX format that has the opsets of `proto`, and its functions if it has any (8)."""
+    """Return the lowest version of the ONNX format that `proto` can have. Its opsets need one; functions need version 8."""
     from onnx.helper import find_min_ir_version_for
     return max(find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True), 8)

@@ -46,7 +46,7 @@ def _drop_repeated(graph: Any) -> None:
 
 
 def sampling_locations(proto: Any) -> list[str]:
-    """Return the nodes that compute the grids of GridSample, back to the projections of their offsets.
+    """Return the nodes that compute the grids of GridSample. They go back to the projections of their offsets.
 
     A place in 0..1 times a width of 128 leaves 3 bits of a float16 for the fraction of a pixel.
     """

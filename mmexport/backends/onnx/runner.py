@@ -90,7 +90,7 @@ def in_half(file: Path) -> bool:
 
 
 def assignment(record: Iterable[Any]) -> dict[str, set[tuple[str, str]]]:
-    """Return by provider the names and operator types of its nodes, from ONNX Runtime's own record."""
+    """Return by provider the names and operator types of its nodes. They come from ONNX Runtime's own record."""
     nodes_of: dict[str, set[tuple[str, str]]] = {}
     for part in record:
         nodes: Iterable[Any] = part.get_nodes()

@@ -1,7 +1,6 @@
-"""Change a decomposed program to what OpenVINO's converter reads right.
+"""Rewrite a decomposed program in operators that OpenVINO's converter reads right.
 
-Tried on OpenVINO 2026.4.1 with torch 2.8.0, 2.13.0 and 2.14.1. The changes say the same in other operators, so that they
-need no fallback.
+Tried on OpenVINO 2026.4.1 with torch 2.8.0, 2.13.0 and 2.14.1. The program computes the same afterwards, so that no fallback is needed.
 """
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def _without_mod(graph: fx.Graph) -> None:
 
 
 def _with_bounds(graph: fx.Graph) -> None:
-    """Write out the axis, start and end of each slice, which the program of torch 2.8 leaves out or gives as None."""
+    """Write out the axis, start and end of each slice. The program of torch 2.8 leaves them out or gives None."""
     for node in graph.find_nodes(op='call_function', target=torch.ops.aten.slice.Tensor):
         tensor, axis, start, end, *step = node.args + (0, None, None)[len(node.args) - 1:]
         node.args = (tensor, axis, 0 if start is None else start, sys.maxsize if end is None else end, *step)

@@ -9,7 +9,7 @@ from ..exported.valid_sizes import RANGES
 
 
 def trtexec_line(file: str, inputs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the command for the manifest's inputs, from half of their open sides to twice them; TF32 off.
+    """Return the trtexec command for the manifest's inputs. Open sides go from half to twice the traced ones; TF32 is off.
 
     TensorRT reserves memory for the largest shape, so the line does not name all that the file can take. None where no traced shape is
     noted.

@@ -47,7 +47,7 @@ def follow_input_device(graph: Any, first_input: Any) -> int:
 
 
 def device_of(graph: Any, first_input: Any) -> Any:
-    """Insert at the top of `graph` a value that is the device of `first_input` on every call."""
+    """Insert at the top of `graph` a value that is the device of `first_input`."""
     device_node = graph.create('prim::device', [first_input])
     device_node.output().setType(torch._C.DeviceObjType.get())
     graph.prependNode(device_node)
@@ -70,7 +70,7 @@ def argument(node: Any, name: str) -> int | None:
 
 
 def source_lines(node: Any) -> list[tuple[str, int]]:
-    """Return file and line of the code that a node was traced from, innermost first, without torch's own."""
+    """Return file and line of the code that a node was traced from. The innermost is first; torch's own lines are left out."""
     lines = [(one or two, int(three or four)) for one, three, two, four in _LINES.findall(node.sourceRange())]
     model_lines = [line for line in lines if not line[0].startswith('code/__torch__') and '/torch/' not in line[0]]
     return model_lines or lines

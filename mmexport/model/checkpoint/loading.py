@@ -82,6 +82,6 @@ def _computed(model: nn.Module, keys: set[str], rebuild: Callable[[], nn.Module]
 
 
 def _is_read(key: str, computed: set[str]) -> bool:
-    """Return whether inference reads `key` and the model does not compute it itself, like a table of positions."""
+    """Return whether inference reads `key` from the checkpoint. The model computes some tensors itself, as a table of positions."""
     parts = key.split('.')
     return not any(part.startswith(TRAINING_ONLY) for part in parts) and key not in computed

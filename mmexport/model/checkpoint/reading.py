@@ -1,4 +1,4 @@
-"""Read a checkpoint file to a state dict of CPU tensors with the model's own key names."""
+"""Read a checkpoint file to a state dict of CPU tensors. The keys are the model's own."""
 from __future__ import annotations
 
 import re
@@ -27,7 +27,7 @@ class StateDict:
 
 
 def read_state_dict(path: str | Path, ema: bool = False, trust: bool = False, keep_half: bool = False) -> StateDict:
-    """Read the weights of `path` on the CPU, wherever they were saved, and run nothing that the file brings.
+    """Read the weights of `path` on the CPU. They may be saved on any device, and nothing that the file brings is run.
 
     Args:
         ema: take the averaged weights, wherever the writer put them.
@@ -81,7 +81,7 @@ def _read_pickle(path: Path, trust: bool) -> Any:
 
 
 def _refuse_other_files(path: Path) -> None:
-    """Raise for what torch.save does not write, and for a zip without ``data.pkl`` or of TorchScript, which torch reads in another way."""
+    """Raise for files that torch.save does not write. A zip without ``data.pkl`` or of TorchScript is read in another way."""
     with path.open('rb') as file:
         begins = file.read(4)
     if begins != b'PK\x03\x04':

@@ -1,4 +1,4 @@
-"""Define a tiny graph of deformable attention alone, with positions inside, at the border and outside."""
+"""Define a tiny graph of deformable attention alone. It has positions inside, at the border and outside."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Compute deformable convolution, with and without modulation, in plain PyTorch, in two forms equal up to rounding.
+"""Compute deformable convolution, with and without modulation, in plain PyTorch. Its two forms are equal up to rounding.
 
 ``grid`` samples with ``grid_sample``; ``gather`` adds up the four cells around each place, for runtimes that get GridSample wrong. The rest
 is a matrix product, as in an ordinary convolution that is written out.

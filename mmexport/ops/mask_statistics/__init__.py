@@ -1,4 +1,4 @@
-"""Compute what mask classification decides from enlarged masks, a few queries at a time or in whole maps."""
+"""Compute what mask classification decides from enlarged masks. This is done a few queries at a time, or in whole maps."""
 from ..op import Op, register
 from .forms import MaskStatistics, mask_statistics, masks_at
 

@@ -1,4 +1,4 @@
-"""Remove checks in an exported program that limit its sizes although the model does not need it.
+"""Remove checks on sizes in an exported program that the model does not need.
 
 Whether a size is 1, or two sizes differ, decides in torch itself how a result is laid out in memory, never what it is; torch.export
 writes the answer of its example into the program as a check all the same, and a Swin that was exported with several windows then refuses

@@ -1,4 +1,4 @@
-"""Call ``torch.export.export`` so that what it cannot decide about an open size becomes a check at run time.
+"""Call ``torch.export.export`` with open sizes. What it cannot decide about them becomes a check at run time.
 
 The option has had several names and places: ``prefer_deferred_runtime_asserts_over_guards`` of ``torch.export.export`` (torch 2.13), or
 ``allow_complex_guards_as_runtime_asserts`` of the private ``torch.export._trace._export`` (torch 2.8). Which one there is, is found out

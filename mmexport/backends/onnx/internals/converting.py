@@ -34,7 +34,7 @@ def _converted(program: ExportedProgram, opset: int, names: Sequence[str], input
 
 @contextmanager
 def rules_where_they_may_match() -> Iterator[None]:
-    """Limit the onnxscript optimizer's rules of several outputs to nodes of the operator of their first output.
+    """Limit the onnxscript optimizer's rules of several outputs. They are tried on nodes of the operator of their first output.
 
     It tries such a rule (SlicesSplit is one) on every node, and lists the whole graph each time, which of a large
     graph takes longer than all else. A node of another kind never matches, so the graph is the same. Checked on onnxscript 0.7.2
@@ -71,7 +71,7 @@ def _where_it_may_match(rule: Any) -> Any:
 
 @contextmanager
 def known_values() -> Iterator[None]:
-    """Let the exporter's type promotion pass reuse a node's stored value instead of computing it again.
+    """Let the exporter's type promotion pass reuse a node's stored value. It would compute the value again.
 
     It runs the whole graph on fake tensors, sizes and all, to know the types that it compares; a promotion ends in the type that was
     there before, so what is noted stays true, and the graph is the same. Checked on torch 2.13
