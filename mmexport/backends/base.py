@@ -51,9 +51,18 @@ class Backend:
 
     def finished(self, file: Path, manifest: dict[str, Any]) -> Artifact:
         """Write the manifest beside the file and return both as an artifact."""
+        facts = manifest.get(self.name, {})
+        if lines := self.summary(facts):
+            facts['summary'] = lines
         artifact = Artifact(self.name, file, manifest)
         artifact.write_manifest()
         return artifact
+
+    def summary(self, facts: dict[str, Any]) -> list[str]:
+        """Return the lines of the report that only this format has, from its facts in the manifest."""
+        compiled = [f"compiled in {facts['compile_s']:.0f} s"] if 'compile_s' in facts else []
+        return [*compiled, *(f"{op.replace('_', ' ')} by {form}, which the installed runtime gets right"
+                             for op, form in facts.get('forms', {}).items())]
 
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         """Try to lower one module that takes and returns tensors; return its intermediate form.

@@ -91,21 +91,14 @@ def _artifact_lines(report: Report, artifact: Artifact, check: Verification, row
     yield ''
     yield f"{artifact.backend}: {artifact.file} ({artifact.manifest['bytes'] / 1e6:.1f} MB)"
     facts = artifact.manifest.get(artifact.backend, {})
-    if fused := facts.get('fused'):
-        yield (f"  conv+bn folded {fused['conv_bn_folded']}, linear layers joined {fused['linear_layers_joined']}, "
-               f"nodes {fused['nodes_before']} -> {fused['nodes_after']}")
     judged = {(site.file, site.line) for site in (*report.branches.turned, *report.branches.never, *report.branches.once)}
-    # Formats that are made of one program say the same.
-    shown = {line for other in report.artifacts[:report.artifacts.index(artifact)]
-            for line in other.manifest.get(other.backend, {}).get('tracer_warnings', ())}
-    for line in facts.get('tracer_warnings', ()):
-        file, number, _ = line.split(':', 2)
-        if (file, int(number)) not in judged and line not in shown:
-            yield f'  tracer warning: {line}'
-    if 'compile_s' in facts:
-        yield f"  compiled in {facts['compile_s']:.0f} s"
-    for op, form in facts.get('sampling', {}).items():
-        yield f"  {op.replace('_', ' ')} by {form}, which the installed runtime gets right"
+    # Formats that are made of one program have the same warnings.
+    shown = [warning for other in report.artifacts[:report.artifacts.index(artifact)]
+            for warning in other.manifest.get(other.backend, {}).get('tracer_warnings', ())]
+    for warning in facts.get('tracer_warnings', ()):
+        if (warning['file'], warning['line']) not in judged and warning not in shown:
+            yield f"  tracer warning: {warning['file']}:{warning['line']}: {warning['message']}"
+    yield from (f'  {line}' for line in facts.get('summary', ()))
     precision = artifact.manifest.get('precision', FULL)
     if precision != FULL:
         yield f'  {rule(precision)}'
@@ -115,8 +108,8 @@ def _artifact_lines(report: Report, artifact: Artifact, check: Verification, row
     if rows:
         yield from _rows(report, check)
     yield from _class_lines(artifact, check)
-    for name, reason in check.result['vacuous'].items():
-        yield f'  vacuous: {name}: {reason.split(":")[0]}'
+    for name in check.result['vacuous']:
+        yield f'  vacuous: {name} (see the reason at the end)'
     for name, reason in check.result.get('little_change', {}).items():
         yield f'  {name} vary little: {reason}'
 

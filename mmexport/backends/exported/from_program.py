@@ -69,7 +69,7 @@ class ProgramBackend(Backend):
         for op in registered():
             if op.probe is not None and op.name in self.forms and op.occurs_in(adapter):
                 forms[op.name], tried[op.name] = choose_form(self, example.device, op)
-        facts = dict(sampling=forms, probe=tried) if forms else {}
+        facts = dict(forms=forms, probe=tried) if forms else {}
         return self.with_forms(forms)._lower(adapter, example, folder, manifest, **facts)
 
     @property

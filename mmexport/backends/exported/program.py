@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Programs of adapters that still exist: within one run, formats that start from the same program share it.
 _MADE: WeakKeyDictionary[Adapter, dict[Any, ExportedProgram]] = WeakKeyDictionary()
-_WARNED: WeakKeyDictionary[ExportedProgram, list[str]] = WeakKeyDictionary()
+_WARNED: WeakKeyDictionary[ExportedProgram, list[dict[str, Any]]] = WeakKeyDictionary()
 
 
 def unavailable() -> str | None:
@@ -128,8 +128,8 @@ def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: d
     return program
 
 
-def warned(program: ExportedProgram) -> list[str]:
-    """Return ``FILE:LINE: message`` of each warning about a line of the user's that came while `program` was made."""
+def warned(program: ExportedProgram) -> list[dict[str, Any]]:
+    """Return file, line and message of each warning about the user's code while `program` was made."""
     return _WARNED.get(program, [])
 
 

@@ -72,6 +72,11 @@ class TorchScript(Backend):
         self._check_saved(folder / FILE)
         return self.finished(folder / FILE, manifest)
 
+    def summary(self, facts: dict[str, Any]) -> list[str]:
+        fused = facts['fused']
+        return [f"conv+bn folded {fused['conv_bn_folded']}, linear layers joined {fused['linear_layers_joined']}, "
+                f"nodes {fused['nodes_before']} -> {fused['nodes_after']}"]
+
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         """Trace the part; a trace fixes sizes silently, so the comparison must find out about `moving`."""
         frozen, _ = self._freeze(self._trace(part, inputs)[0])
@@ -89,7 +94,7 @@ class TorchScript(Backend):
             raise LoweringError(f'the graph cannot be saved: {first_line(exc)}') from exc
 
     @staticmethod
-    def _trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, list[str]]:
+    def _trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, list[dict[str, Any]]]:
         """Return the traced module, and warnings about the user's code."""
         try:
             with torch.no_grad(), tracer_warnings() as messages:

@@ -20,21 +20,21 @@ _MODULES = str(Path(str(torch.nn.__file__)).parent) + os.sep
 
 
 @contextmanager
-def tracer_warnings() -> Iterator[list[str]]:
-    """Yield a list that gets ``FILE:LINE: message`` of each warning about a line of the user's; the others are dropped.
+def tracer_warnings() -> Iterator[list[dict[str, Any]]]:
+    """Yield a list that gets file, line and message of each warning about the user's code. Others are dropped.
 
     Lines of installed packages were read by the authors of the patches. A line of the user's belongs in the report, also where the warning
     itself names a file of numpy: ``np.prod(x.shape)``.
     """
-    messages: list[str] = []
+    messages: list[dict[str, Any]] = []
 
     def hear(message: Any, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
         frame = _asking(sys._getframe(1))
         # The tracer's own warnings are identified by the calling frame; any other counts where it names the user's file itself.
         if frame is not None and (issubclass(category, torch.jit.TracerWarning) or filename == frame.f_code.co_filename):
-            line = f"{frame.f_code.co_filename}:{frame.f_lineno}: {str(message).split('. ')[0]}"
-            if line not in messages:
-                messages.append(line)
+            warning = dict(file=frame.f_code.co_filename, line=frame.f_lineno, message=str(message).split('. ')[0])
+            if warning not in messages:
+                messages.append(warning)
 
     with warnings.catch_warnings():
         warnings.simplefilter('always')
