@@ -90,8 +90,9 @@ def judged(report: Any, name: str) -> str:
         artifact = next(one for one in report.artifacts if one.backend == name)
         traced = artifact.manifest.get(name, {}).get('exporter')
         return f'PASS ({traced})' if traced else 'PASS'
-    reasons = [reason for reason in report.reasons if reason.startswith(f'{name}:')] or [str(report.failures.get(name))]
-    return f'FAIL: {reasons[0]}'[:400]
+    # What `test_step` or the device audit found has no format's name before it.
+    reasons = [reason for reason in report.reasons if reason.startswith(f'{name}:')] or list(report.reasons) or ['no reason']
+    return f'FAIL: {reasons[0].removeprefix(f"{name}: ")}'[:400]
 
 
 if __name__ == '__main__':

@@ -28,12 +28,14 @@ class RandomBases(Patch):
     """
 
     targets = ('mmseg.models.decode_heads.ham_head.NMF2D._build_bases',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         pool = torch.rand(POOL, generator=torch.Generator().manual_seed(SEED)).numpy()
 
-        def build_bases(module: Any, B: Any, S: Any, D: Any, R: Any, device: Any = None) -> Tensor:
+        def build_bases(module: Any, B: Any, S: Any, D: Any, R: Any, device: Any = None, cuda: bool = False) -> Tensor:
+            # mmseg 1.0 passes `cuda` in the place of `device`.
+            device = torch.device('cuda') if cuda else device
             count = B * S
             drawn = _drawn(pool, int(S), int(D), int(R))
             # By index and not by slice: a batch beyond what was drawn starts over instead of being short.

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,36 @@ def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Gua
     """Load the file of `manifest` and return a callable: inputs on `device` -> outputs.
 
     Raises:
-        ValueError: this checker does not know the backend.
+        ValueError: this checker does not know the backend, or the file was written with other versions and cannot be loaded here.
         ImportError: its runtime is not installed.
     """
     module = runner_of(manifest)
-    runner: Runner = module.load(folder / str(manifest['file']), device)
+    try:
+        runner: Runner = module.load(folder / str(manifest['file']), device)
+    except ImportError:
+        raise
+    except Exception as exc:
+        if others := _other_versions(manifest, getattr(module, 'PACKAGES', ('torch',))):
+            lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+            raise ValueError(f'{manifest["file"]} was written with {others}, and does not load: {type(exc).__name__}: '
+                             f'{lines[-1][:200] if lines else "no message"}; check it with that version, or export again') from exc
+        raise
     _check_names(manifest, dict(module.names(runner)) if hasattr(module, 'names') else {})
     return Guarded(runner, manifest)
+
+
+def _other_versions(manifest: Mapping[str, Any], packages: Sequence[str]) -> str:
+    """Return ``torch 2.14.1 (here 2.1.2)`` of the `packages` that have another version here; '' if none has."""
+    found = []
+    for name in packages:
+        written = str(manifest.get('versions', {}).get(name) or '').partition('+')[0]
+        try:
+            here = metadata.version(name).partition('+')[0]
+        except metadata.PackageNotFoundError:
+            continue
+        if written and written != here:
+            found.append(f'{name} {written} (here {here})')
+    return ', '.join(found)
 
 
 class Guarded:
@@ -87,7 +111,7 @@ def runner_of(manifest: Mapping[str, Any]) -> Any:
 
     ``load(file, device)`` returns a callable, inputs -> outputs. It may have more: ``ready()`` imports the runtime; ``facts(runner)`` says
     what only shows once the file is loaded, and what it raises fails the check; ``names(runner)`` gives the names of the ``inputs`` and
-    ``outputs``; `mmexport.checker.foreign` has the rest.
+    ``outputs``; ``PACKAGES`` are those that write and read the file, by default torch; `mmexport.checker.foreign` has the rest.
     """
     backend = str(manifest['backend'])
     file = _others.get(backend) or FORMATS / backend / 'runner.py'

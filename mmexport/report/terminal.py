@@ -44,7 +44,7 @@ def render(report: Report, verbose: bool = False) -> Iterator[str]:
     yield from (f'  fixed: {line}' for line in report.audit.fixed)
     acted = [row.name for row in report.applied if row.acted]
     yield from wrap(f"patches that acted: {', '.join(acted) or 'none'} (of {len(report.applied)} registered)", 80)
-    yield from (note for row in report.applied if (note := row.untried(report.versions)))
+    yield from (note for row in report.applied if row.acted and (note := row.untried(report.versions)))
     for artifact, check in zip(report.artifacts, report.checks, strict=True):
         yield from _artifact_lines(report, artifact, check, verbose or check.passed is False)
     yield from summary_lines(report.pipelines)

@@ -116,3 +116,16 @@ def test_load_passes_device_and_compares_names(tmp_path: Path, monkeypatch: pyte
     assert loaded == [(tmp_path / 'model.pt', torch.device('meta'))]
     with pytest.raises(ValueError, match='the outputs of the file are named runner logits, and the manifest has logits'):
         load(tmp_path, {**manifest, 'outputs': [dict(name='logits')]}, torch.device('cpu'))
+
+
+@pytest.mark.parametrize(('written', 'words'), [
+    ('99.0.0+cpu', r"^model.pt was written with torch 99.0.0 \(here [0-9.a-z]+\), and does not load: KeyError: 'version'; check it with "),
+    (torch.__version__, '^.version.$'), (None, '^.version.$')])
+def test_a_file_of_another_torch_is_refused_in_words(written: str | None, words: str, tmp_path: Path,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    def load_file(file: Path, device: torch.device) -> None:
+        raise KeyError('version')
+
+    monkeypatch.setattr('mmexport.checker.files.runner_of', lambda manifest: SimpleNamespace(load=load_file))
+    with pytest.raises((ValueError, KeyError), match=words):
+        load(tmp_path, dict(file='model.pt', backend='any', versions=dict(torch=written)), torch.device('cpu'))

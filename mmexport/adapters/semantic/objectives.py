@@ -4,8 +4,6 @@ Targets are blocks of a grid, each for a class that is to win there.
 """
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,9 +21,9 @@ def labels_decided(labels: Tensor, classes: int) -> frozenset[int]:
     return frozenset(int(value) for value in values[counts >= least])
 
 
-def two_sided(logits: Tensor, threshold: float) -> Tensor:
-    """Return logits (N, 2, H, W) of both sides of a sigmoid's threshold. The input is its one channel."""
-    return torch.cat([torch.zeros_like(logits), logits - math.log(threshold / (1 - threshold))], dim=1)
+def two_sided(logits: Tensor, edge: float) -> Tensor:
+    """Return logits (N, 2, H, W) of both sides of the `edge`. The input is one channel."""
+    return torch.cat([torch.zeros_like(logits), logits - edge], dim=1)
 
 
 def block_target(logits: Tensor, target_classes: set[int], generator: torch.Generator) -> Tensor:

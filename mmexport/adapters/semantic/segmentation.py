@@ -1,7 +1,6 @@
 """Export semantic segmentation with one decode head, or a cascade of them (mmseg's EncoderDecoder family)."""
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from ..base import Adapter, OutputSpec
 from ..image_metas import image_metas
 from ..objectives import Objective
 from .objectives import block_target, labels_decided, semantic_objective, two_sided
+from .one_channel import OneChannel
 from .points import mixed_from, points_at_the_edge, recorded_points
 
 
@@ -28,6 +28,10 @@ class Segmentation(Adapter):
     """
 
     task = 'semantic'
+
+    def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
+        super().__init__(model, outputs, normalize)
+        self.one_channel = OneChannel.of(model, self.head)
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
@@ -63,11 +67,7 @@ class Segmentation(Adapter):
 
     @property
     def class_count(self) -> int:
-        return 0 if self.slides else max(self.num_classes, 2) if self._one_channel else self.num_classes
-
-    @property
-    def _one_channel(self) -> bool:
-        return getattr(self.head, 'out_channels', None) == 1
+        return 0 if self.slides else max(self.num_classes, 2) if self.one_channel else self.num_classes
 
     def decided(self, raw: tuple[Tensor, ...], image: Tensor) -> frozenset[int]:
         return labels_decided(self.final(raw, image)[0], self.class_count)
@@ -79,7 +79,7 @@ class Segmentation(Adapter):
     def class_logits(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
         """Return logits (N, C, H, W) whose argmax is the decision; for a sigmoid's one channel both sides of the threshold."""
         logits = self.full_size(raw, image)
-        return two_sided(logits, float(self.head.threshold)) if self._one_channel else logits
+        return two_sided(logits, self.one_channel.edge) if self.one_channel else logits
 
     def data_samples(self, image: Tensor) -> list[Any]:
         from mmseg.structures import SegDataSample
@@ -98,9 +98,8 @@ class Segmentation(Adapter):
         logits = self.full_size(raw, image)
         if self.slides:
             return (logits,)
-        if logits.shape[1] == 1:
-            scores = logits[:, 0].sigmoid()
-            return (scores > self.head.threshold).to(torch.int32), scores
+        if self.one_channel:
+            return self.one_channel.decide(logits)
         best, labels = logits.max(dim=1)
         return labels.to(torch.int32), (best - logits.logsumexp(dim=1)).exp()
 
@@ -120,9 +119,8 @@ class Segmentation(Adapter):
     def _margin(self, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
         logits = self.full_size(raw, image)
         scale = competing_scale(logits, 1)
-        if logits.shape[1] == 1:
-            threshold = float(self.head.threshold)
-            edge = math.log(threshold / (1 - threshold))
+        if self.one_channel:
+            edge = self.one_channel.edge
             return {'margin': (logits[:, 0] - edge).abs() * 2 / scale, 'next': (logits <= edge).to(torch.int32)}
         top, index = logits.topk(min(4, logits.shape[1]), dim=1)
         return {'margin': (top[:, 0] - top[:, 1]) / scale, 'next': index[:, 1:].to(torch.int32)}
@@ -135,16 +133,16 @@ class Segmentation(Adapter):
         return {'labels': labels, 'scores': self.scores_of(logits)}
 
     def scores_of(self, logits: Tensor) -> Tensor:
-        """Return the score (N, H, W) of the chosen label; for one channel, ``test_step`` has applied the sigmoid already."""
-        if logits.shape[1] == 1:
-            return logits[:, 0]
+        """Return the score (N, H, W) of the chosen label from what ``test_step`` gives as logits."""
+        if self.one_channel:
+            return self.one_channel.scores_of(logits)
         best, _ = logits.max(dim=1)
         return (best - logits.logsumexp(dim=1)).exp()
 
     def notes(self) -> dict[str, Any]:
         notes: dict[str, Any] = {}
-        if self._one_channel:
-            notes['one_channel'] = dict(activation='sigmoid', threshold=float(self.head.threshold), labels='score > threshold is label 1')
+        if self.one_channel:
+            notes['one_channel'] = dict(activation='sigmoid', threshold=self.one_channel.least_score, labels='score > threshold is label 1')
         if self.slides:
             test_cfg: Any = self.model.test_cfg
             notes['sliding'] = dict(window=list(test_cfg.crop_size), stride=list(test_cfg.stride),

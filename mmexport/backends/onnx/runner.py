@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 # What a file can be computed in, below which other rules hold.
+PACKAGES = ('onnxruntime',)
 PRECISIONS = ('float16',)
 
 CPU, CUDA = 'CPUExecutionProvider', 'CUDAExecutionProvider'

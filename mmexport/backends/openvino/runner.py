@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 # What a file can be computed in, below which other rules hold.
+PACKAGES = ('openvino',)
 PRECISIONS = ('bfloat16',)
 
 # Where a file says in what it is to compute.

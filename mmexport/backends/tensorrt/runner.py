@@ -10,6 +10,7 @@ import torch
 # What of a file runs when it is loaded: it is loaded only with --trust.
 RUNS = 'engines for one GPU, beside pickles'
 # What a file can be computed in, below which other rules hold.
+PACKAGES = ('torch', 'torch_tensorrt')
 PRECISIONS = ('float16',)
 
 
