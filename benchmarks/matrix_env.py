@@ -15,7 +15,7 @@ from common import ROOT
 
 @dataclass(frozen=True)
 class Environment:
-    """Versions that pip installs; the rest is that of requirements/lock.txt and formats.txt."""
+    """Hold the versions that pip installs; the rest is that of requirements/lock.txt and formats.txt."""
 
     name: str
     torch: str
@@ -34,12 +34,16 @@ ENVIRONMENTS = (
     Environment('torch-2.10.0', '2.10.0', '2.4.6'),
     Environment('torch-2.13.0', '2.13.0', '2.4.6'),
     Environment('torch-2.14.1', '2.14.1', '2.4.6'),
+    Environment('python-3.10', '2.1.2', '1.23.5', python='3.10'),
     Environment('python-3.12', '2.13.0', '2.4.6', python='3.12'),
     Environment('onedl', '2.8.0', '2.4.6', packages=('onedl-mmengine==0.10.12', 'onedl-mmcv==2.3.6', 'onedl-mmdetection==3.5.1',
                                                      'onedl-mmsegmentation==1.4.2')),
     Environment('compiled-2.1.2', '2.1.2', '1.26.4', packages=('mmcv==2.1.0',)),
     Environment('compiled-2.13.0', '2.13.0', '2.4.6', packages=('mmcv==2.1.0',)),
 )
+# The Pythons of the lock file; for others pip chooses the versions of all but OpenMMLab's packages.
+LOCKED = ('3.11', '3.12')
+OPENMMLAB = ('mmcv-lite', 'mmdet', 'mmengine', 'mmsegmentation')
 # What a package takes the place of, under the same import name.
 REPLACED = {'mmcv': 'mmcv-lite', 'onedl-mmcv': 'mmcv-lite', 'onedl-mmengine': 'mmengine', 'onedl-mmdetection': 'mmdet',
             'onedl-mmsegmentation': 'mmsegmentation'}
@@ -57,7 +61,12 @@ def install(environment: Environment, folder: Path) -> str | None:
     others = {name.replace('-', '_') for name in (*names, *(REPLACED.get(name, name) for name in names), 'numpy', 'setuptools', 'wheel')}
     locked = [line for name in ('lock', 'formats') for line in (ROOT / 'requirements' / f'{name}.txt').read_text().splitlines()
               if '==' in line and line.partition('==')[0].replace('-', '_') not in others]
-    for packages in (pinned, ['--no-deps', *locked], *(['--no-deps', '--no-build-isolation', package] for package in environment.packages),
+    if environment.python in LOCKED:
+        fixed, resolved = locked, []
+    else:
+        fixed = [line for line in locked if line.partition('==')[0] in OPENMMLAB]
+        resolved = [*pinned[:2], *(line.partition('==')[0] for line in locked if line not in fixed)]
+    for packages in (pinned, *([resolved] if resolved else []), ['--no-deps', *fixed], *(['--no-deps', '--no-build-isolation', package] for package in environment.packages),
                      ['--no-deps', '--no-build-isolation', '-e', str(ROOT)]):
         if packages[-1].startswith('onedl-mmcv'):
             # Only its source is published, and its setup.py has no switch that leaves the ops out.
