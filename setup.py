@@ -42,7 +42,7 @@ setup(
     package_data={'mmexport.inputs': ['*.png'], 'mmexport.compat': ['*.json']},
     # mmcv is left out on purpose: mmcv and mmcv-lite overwrite each other; mmexport checks for one of them at start.
     # setuptools: mmengine imports pkg_resources, which 81 removed.
-    install_requires=['torch>=2.1', 'numpy>=1.22', 'mmengine>=0.10,<1.0', 'click>=8.1', 'rich>=12', 'setuptools<81'],
+    install_requires=['torch>=2.1', 'numpy>=1.23', 'mmengine>=0.10,<1.0', 'click>=8.1', 'rich>=12', 'setuptools<81'],
     extras_require={
         'seg': SEG,
         'det': DET,

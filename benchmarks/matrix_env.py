@@ -66,8 +66,11 @@ def install(environment: Environment, folder: Path) -> str | None:
     else:
         fixed = [line for line in locked if line.partition('==')[0] in OPENMMLAB]
         resolved = [*pinned[:2], *(line.partition('==')[0] for line in locked if line not in fixed)]
-    for packages in (pinned, *([resolved] if resolved else []), ['--no-deps', *fixed], *(['--no-deps', '--no-build-isolation', package] for package in environment.packages),
-                     ['--no-deps', '--no-build-isolation', '-e', str(ROOT)]):
+    alone = ['--no-deps', '--no-build-isolation']
+    for packages in (pinned, resolved, ['--no-deps', *fixed], *([*alone, package] for package in environment.packages),
+                     [*alone, '-e', str(ROOT)]):
+        if not packages:
+            continue
         if packages[-1].startswith('onedl-mmcv'):
             # Only its source is published, and its setup.py has no switch that leaves the ops out.
             packages[-1] = str(without_ops(packages[-1], folder))
