@@ -36,6 +36,8 @@ ENVIRONMENTS = (
     Environment('torch-2.14.1', '2.14.1', '2.4.6'),
     Environment('python-3.10', '2.1.2', '1.23.5', python='3.10'),
     Environment('python-3.12', '2.13.0', '2.4.6', python='3.12'),
+    Environment('oldest-runtimes', '2.13.0', '1.26.4', packages=('onnx==1.16.0', 'onnxruntime==1.17.0', 'onnxscript==0.7.0',
+                                                                 'openvino==2025.1.0')),
     Environment('onedl', '2.8.0', '2.4.6', packages=('onedl-mmengine==0.10.12', 'onedl-mmcv==2.3.6', 'onedl-mmdetection==3.5.1',
                                                      'onedl-mmsegmentation==1.4.2')),
     Environment('compiled-2.1.2', '2.1.2', '1.26.4', packages=('mmcv==2.1.0',)),

@@ -22,7 +22,8 @@ def version_conflict(exc: BaseException) -> str | None:
     an exporter does not have is imported.
     """
     for cause in causes(exc):
-        frames = traceback.extract_tb(cause.__traceback__)
+        # An import by name ends in importlib, behind the line that asked for it.
+        frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if 'importlib' not in frame.filename]
         if not frames:
             continue
         file, message = frames[-1].filename.replace('\\', '/'), str(cause)
