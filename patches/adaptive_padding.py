@@ -22,7 +22,7 @@ class AdaptivePadding(Patch):
 
     targets = tuple(f'{owner}.AdaptivePadding.{method}' for owner in ('mmseg.models.utils.embed', 'mmdet.models.layers.transformer.utils')
                     for method in ('get_pad_shape', 'forward'))
-    upstream = 'mmsegmentation 1.2.2, mmdet 3.3.0'
+    upstream = 'mmsegmentation 1.0.0 1.2.2, mmdet 3.0.0 3.3.0'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _forward if target.endswith('forward') else _get_pad_shape

@@ -21,7 +21,7 @@ class AdaptivePooling(Patch):
     """
 
     targets = ('torch.nn.functional.adaptive_avg_pool2d', 'torch.nn.functional.adaptive_max_pool2d')
-    upstream = 'torch 2.13.0'
+    upstream = 'torch 2.1.2 2.4.1 2.6.0 2.8.0 2.13.0 2.14.1'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         if target.endswith('adaptive_max_pool2d'):

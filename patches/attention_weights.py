@@ -23,7 +23,7 @@ class AttentionWeights(Patch):
 
     targets = ('mmcv.cnn.bricks.transformer.MultiheadAttention.forward',
                'mmseg.models.backbones.mit.EfficientMultiheadAttention.forward')
-    upstream = 'mmcv 2.1.0, mmsegmentation 1.2.2'
+    upstream = 'mmcv 2.0.1 2.1.0, mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def forward(module: Any, *args: Any, **kwargs: Any) -> Any:

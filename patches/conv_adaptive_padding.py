@@ -20,7 +20,7 @@ class ConvAdaptivePadding(Patch):
     """
 
     targets = ('mmcv.cnn.bricks.conv2d_adaptive_padding.Conv2dAdaptivePadding.forward',)
-    upstream = 'mmcv 2.1.0'
+    upstream = 'mmcv 2.0.1 2.1.0'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _forward

@@ -24,7 +24,7 @@ class DeformableConvolution(Patch):
     """
 
     targets = ('mmcv.ops.deform_conv.deform_conv2d', 'mmcv.ops.modulated_deform_conv.modulated_deform_conv2d')
-    upstream = 'mmcv 2.1.0'
+    upstream = 'mmcv 2.0.1 2.1.0'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _modulated if 'modulated' in target else _plain

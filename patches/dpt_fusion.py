@@ -19,7 +19,7 @@ class FusionShapes(Patch):
     """
 
     targets = ('mmseg.models.decode_heads.dpt_head.FeatureFusionBlock.forward',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         from mmseg.models.utils import resize

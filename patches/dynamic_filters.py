@@ -21,7 +21,7 @@ class DynamicFilters(Patch):
     """
 
     targets = ('mmseg.models.decode_heads.dm_head.DCM.forward',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _forward

@@ -21,7 +21,7 @@ class InterlacedAttention(Patch):
     """
 
     targets = ('mmseg.models.decode_heads.isa_head.ISAHead.forward',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _forward

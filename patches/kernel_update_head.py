@@ -23,7 +23,7 @@ class KernelUpdateHead(Patch):
     """
 
     targets = ('mmseg.models.decode_heads.knet_head.KernelUpdateHead.forward',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _forward

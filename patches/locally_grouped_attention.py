@@ -25,7 +25,7 @@ class LocallyGroupedAttention(Patch):
     """
 
     targets = ('mmseg.models.backbones.twins.LocallyGroupedSelfAttention.forward',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _forward

@@ -26,7 +26,7 @@ class MaskFormerPadding(Patch):
 
     targets = ('mmdet.models.dense_heads.maskformer_head.MaskFormerHead.forward',
                'mmdet.models.layers.pixel_decoder.TransformerEncoderPixelDecoder.forward')
-    upstream = 'mmdet 3.3.0'
+    upstream = 'mmdet 3.0.0 3.3.0'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _head_forward if 'MaskFormerHead' in target else _pixel_decoder_forward

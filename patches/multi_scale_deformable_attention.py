@@ -26,7 +26,7 @@ class MultiScaleDeformableAttention(Patch):
     """
 
     targets = ('mmcv.ops.multi_scale_deform_attn.MultiScaleDeformableAttention.forward',)
-    upstream = 'mmcv 2.1.0'
+    upstream = 'mmcv 2.0.1 2.1.0'
 
     def __init__(self, sampling: str | None = None) -> None:
         if sampling is not None and sampling not in deformable_attention.SAMPLINGS:

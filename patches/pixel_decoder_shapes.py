@@ -24,7 +24,7 @@ class PixelDecoderShapes(Patch):
     """
 
     targets = ('mmdet.models.layers.msdeformattn_pixel_decoder.MSDeformAttnPixelDecoder.forward',)
-    upstream = 'mmdet 3.3.0'
+    upstream = 'mmdet 3.0.0 3.3.0'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return forward

@@ -22,7 +22,7 @@ class PointHead(Patch):
     """
 
     targets = ('mmseg.models.decode_heads.point_head.PointHead.get_points_test',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _get_points_test

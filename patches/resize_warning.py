@@ -21,7 +21,7 @@ class ResizeWarning(Patch):
     """
 
     targets = ('mmseg.models.utils.wrappers.resize',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
 

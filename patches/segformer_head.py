@@ -23,7 +23,7 @@ class FusionBeforeUpsampling(Patch):
     """
 
     targets = ('mmseg.models.decode_heads.segformer_head.SegformerHead.forward',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         from mmseg.models.utils import resize

@@ -25,7 +25,7 @@ class ShiftWindowMSA(Patch):
 
     targets = tuple(f'{package}.models.backbones.swin.ShiftWindowMSA.{method}' for package in ('mmseg', 'mmdet')
                     for method in ('window_reverse', 'forward'))
-    upstream = 'mmsegmentation 1.2.2, mmdet 3.3.0'
+    upstream = 'mmsegmentation 1.0.0 1.2.2, mmdet 3.0.0 3.3.0'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _window_reverse if target.endswith('window_reverse') else _padded(original)

@@ -22,7 +22,7 @@ class Upsample(Patch):
     """
 
     targets = ('mmseg.models.utils.wrappers.Upsample.forward',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def forward(module: Any, x: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ class VitPositionEmbedding(Patch):
     """
 
     targets = ('mmseg.models.backbones.vit.VisionTransformer._pos_embeding',)
-    upstream = 'mmsegmentation 1.2.2'
+    upstream = 'mmsegmentation 1.0.0 1.2.2'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _pos_embeding

@@ -5,16 +5,11 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from . import options as opt
-
-if TYPE_CHECKING:
-    import torch
-
-    from ..export.exporter import Exporter
 
 
 @opt.command('pytorch2libtorch', ('python tools/pytorch2libtorch.py CONFIG --checkpoint ckpt.pth --shape 512 1024 --verify',))
@@ -40,6 +35,7 @@ def pytorch2libtorch(args: SimpleNamespace) -> int:
     from ..export.exporter import Exporter
     from ..model.build import CheckpointOptions
     from ..model.config import export_section, levels_of, load_config
+    from ..report.label_maps import draw_label_maps
     from .outcome import exit_code
     from .overrides import parse_options
     cfg = load_config(args.config, parse_options(args.cfg_options))
@@ -63,7 +59,9 @@ def pytorch2libtorch(args: SimpleNamespace) -> int:
         _place(report.artifacts[0].file, output)
         print(f'wrote {output}')
     if args.show:
-        _show(exporter, report.artifacts[0].file, args.input_img, output.with_name(f'{output.name}.png'))
+        drawing = output.with_name(f'{output.name}.png')
+        share = draw_label_maps(exporter.adapter, report.artifacts[0].file, exporter.shape, exporter.device, args.input_img, drawing)
+        print(f'wrote {drawing}: picture, eager, exported ({share:.3%} of the pixels agree)')
     return code
 
 
@@ -71,32 +69,3 @@ def _place(file: Path, output: Path) -> None:
     draft = output.with_name(f'.{output.name}.{os.getpid()}')
     shutil.copyfile(file, draft)
     draft.replace(output)
-
-
-def _show(exporter: Exporter, file: Path, input_img: str | None, path: Path) -> None:
-    """Write the picture, eager's labels and the file's labels side by side."""
-    import cv2
-    import numpy as np
-    import torch
-
-    from ..errors import UnsupportedModelError
-    from ..inputs.synthetic import photograph, picture
-    adapter, shape = exporter.adapter, exporter.shape
-    if adapter.specs[0].name not in ('labels', 'panoptic'):
-        raise UnsupportedModelError(f'--show draws label maps, and this model gives {adapter.specs[0].name}')
-    image = photograph(input_img, shape[2:], adapter).expand(shape).contiguous() if input_img else picture(shape, 0, adapter)
-    image = image.to(exporter.device)
-    with torch.no_grad():
-        eager = adapter.run_on(image)[0][0].cpu()
-        exported = torch.jit.load(str(file), map_location=exporter.device)(image)[0][0].cpu()
-    shown = (image if adapter.preprocess.inside else adapter.preprocess.undo(image))[0].clamp(0, 255).permute(1, 2, 0)
-    drawn = shown.cpu().numpy().astype(np.uint8)
-    cv2.imwrite(str(path), np.concatenate([drawn, _colours(eager), _colours(exported)], axis=1))
-    print(f'wrote {path}: picture, eager, exported ({float((eager == exported).double().mean()):.3%} of the pixels agree)')
-
-
-def _colours(labels: torch.Tensor) -> Any:
-    """Return a fixed colour for each label: (H, W) -> (H, W, 3)."""
-    import numpy as np
-    values = labels.numpy().astype(np.int64)
-    return np.stack([(values * factor + shift) % 256 for factor, shift in ((37, 60), (91, 120), (151, 200))], axis=-1).astype(np.uint8)

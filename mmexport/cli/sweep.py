@@ -1,9 +1,7 @@
 """Export many configs of a package over Ray."""
 from __future__ import annotations
 
-import hashlib
 import json
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +42,7 @@ def run(args: SimpleNamespace) -> int:
     from ..export.versions import versions
     from ..sweep.document import write
     from ..sweep.plan import jobs
+    from ..sweep.revision import revision
     from ..sweep.run import sweep
     from ..sweep.store import Store
     check_packages()
@@ -53,7 +52,7 @@ def run(args: SimpleNamespace) -> int:
     out = Path(args.out)
     todo = jobs(args.packages, backends, tuple(args.shape) if args.shape else None, args.match,
                 [str(Path(image).resolve()) for image in args.image])
-    store = Store(out / 'done.sqlite', dict(versions(), commit=args.commit or _commit()))
+    store = Store(out / 'done.sqlite', dict(versions(), commit=args.commit or revision()))
     if args.known:
         print(f'{store.take(json.loads(Path(args.known).read_text()))} rows taken from {args.known}')
     try:
@@ -75,23 +74,3 @@ def run(args: SimpleNamespace) -> int:
 
 def _say(row: dict[str, Any], done: int, of: int) -> None:
     print(f"{done:>4}/{of} {row['config']:<72}{row['backend']:<14}{'pass' if row['passed'] else str(row['reason'])[:90]}", flush=True)
-
-
-def _commit() -> str:
-    """Return the commit of mmexport's repository with uncommitted changes; the version if it is installed without one."""
-    from .. import __version__
-    root = Path(__file__).parents[2]
-    top = _git(root, 'rev-parse', '--show-toplevel')
-    if not top or Path(top).resolve() != root.resolve():
-        return f'mmexport {__version__}'
-    # A patch that is in no commit yet is on all the same.
-    new = _git(root, 'ls-files', '--others', '--exclude-standard', 'mmexport', 'patches').split()
-    changed = _git(root, 'diff', 'HEAD') + ''.join(f'{name} {(root / name).read_text(errors="replace")}' for name in new)
-    return _git(root, 'describe', '--always') + (f'-dirty-{hashlib.sha256(changed.encode()).hexdigest()[:8]}' if changed else '')
-
-
-def _git(root: Path, *command: str) -> str:
-    try:
-        return subprocess.run(['git', *command], cwd=root, capture_output=True, text=True, check=False).stdout.strip()
-    except OSError:
-        return ''

@@ -3,19 +3,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from mmexport.cli import sweep as command
 from mmexport.sweep.store import Store
 from tests.sweep import jobs as quick
-
-
-def test_a_patch_that_is_in_no_commit_yet_makes_another_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {'rev-parse': str(Path(command.__file__).parents[2]), 'diff': '', 'describe': 'abc1234', 'ls-files': ''}
-    monkeypatch.setattr(command, '_git', lambda root, verb, *rest: answers[verb])
-    assert command._commit() == 'abc1234'
-    answers['ls-files'] = 'patches/upsample.py'
-    assert command._commit().startswith('abc1234-dirty-')
 
 
 def test_a_row_is_kept_for_its_versions_and_commit(tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""Draw the label maps of the eager model and of a file side by side."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..adapters import Adapter
+from ..errors import UnsupportedModelError
+from ..inputs.synthetic import photograph, picture
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def draw_label_maps(adapter: Adapter, file: Path, shape: Sequence[int], device: torch.device, input_img: str | None, path: Path) -> float:
+    """Write the picture, eager's labels and the TorchScript file's side by side; return the share of pixels that agree.
+
+    Args:
+        shape: of the input (N, C, H, W); a picture file is resized to it.
+        input_img: a picture file; without one, a synthetic picture is drawn.
+
+    Raises:
+        UnsupportedModelError: the first output is no label map.
+    """
+    import cv2
+    import numpy as np
+    if adapter.specs[0].name not in ('labels', 'panoptic'):
+        raise UnsupportedModelError(f'--show draws label maps, and this model gives {adapter.specs[0].name}')
+    size = (int(shape[2]), int(shape[3]))
+    image = photograph(input_img, size, adapter).expand(*shape).contiguous() if input_img else picture(tuple(shape), 0, adapter)
+    image = image.to(device)
+    with torch.no_grad():
+        eager = adapter.run_on(image)[0][0].cpu()
+        exported = torch.jit.load(str(file), map_location=device)(image)[0][0].cpu()
+    shown = (image if adapter.preprocess.inside else adapter.preprocess.undo(image))[0].clamp(0, 255).permute(1, 2, 0)
+    cv2.imwrite(str(path), np.concatenate([shown.cpu().numpy().astype(np.uint8), _colours(eager), _colours(exported)], axis=1))
+    return float((eager == exported).double().mean())
+
+
+def _colours(labels: Tensor) -> Any:
+    """Return a fixed colour for each label: (H, W) -> (H, W, 3)."""
+    import numpy as np
+    values = labels.numpy().astype(np.int64)
+    return np.stack([(values * factor + shift) % 256 for factor, shift in ((37, 60), (91, 120), (151, 200))], axis=-1).astype(np.uint8)
