@@ -87,11 +87,7 @@ class Adapter(nn.Module):
         raise NotImplementedError
 
     def inputs_of(self, picture: Tensor) -> tuple[Tensor, ...]:
-        """Return the tensors of `input_specs` for a picture (N, C, H, W).
-
-        Sizes, scenes and branches are searched on pictures; a task with more inputs (earlier frames, the size before padding) makes them
-        from the picture here.
-        """
+        """Return the tensors of `input_specs` for a picture (N, C, H, W). Sizes, scenes and branches are searched on pictures."""
         return (picture,)
 
     def normalized(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -121,11 +117,7 @@ class Adapter(nn.Module):
         return outputs
 
     def guard_inputs(self, picture: Tensor, dynamic: Sequence[str], **limits: Any) -> None:
-        """Set `guard` to what the file shall take: the sizes of the inputs for `picture`, but for the axes `dynamic`.
-
-        Args:
-            limits: for `InputGuard`.
-        """
+        """Set `guard`, with `limits`, to the sizes of the inputs for `picture`, but for the axes `dynamic`."""
         inputs = [(spec, tuple(tensor.shape)) for spec, tensor in zip(self.input_specs, self.inputs_of(picture), strict=True)]
         self.guard = InputGuard(tuple(picture.shape), dynamic, inputs=inputs, **limits)
 
@@ -162,9 +154,7 @@ class Adapter(nn.Module):
         return self.raw(*inputs), {}
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return what the checker needs to judge differences in ``final`` outputs: margins, thresholds, and what was `recorded`
-        by `run_with_evidence`.
-        """
+        """Return margins and thresholds of ``final`` outputs for the checker. `recorded` is of `run_with_evidence`."""
         return recorded
 
     @property
