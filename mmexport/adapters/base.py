@@ -117,7 +117,7 @@ class Adapter(nn.Module):
         return outputs
 
     def guard_inputs(self, picture: Tensor, dynamic: Sequence[str], **limits: Any) -> None:
-        """Set `guard`, with `limits`, to the sizes of the inputs for `picture`, but for the axes `dynamic`."""
+        """Set `guard` to the sizes of the inputs for `picture`. The axes `dynamic` stay open within `limits`."""
         inputs = [(spec, tuple(tensor.shape)) for spec, tensor in zip(self.input_specs, self.inputs_of(picture), strict=True)]
         self.guard = InputGuard(tuple(picture.shape), dynamic, inputs=inputs, **limits)
 

@@ -59,7 +59,7 @@ class Backend:
         return artifact
 
     def summary(self, facts: dict[str, Any]) -> list[str]:
-        """Return the lines of the report that only this format has, from its facts in the manifest."""
+        """Return the lines of the report that only this format has. `facts` are those of the manifest."""
         compiled = [f"compiled in {facts['compile_s']:.0f} s"] if 'compile_s' in facts else []
         return [*compiled, *(f"{op.replace('_', ' ')} by {form}, which the installed runtime gets right"
                              for op, form in facts.get('forms', {}).items())]

@@ -129,7 +129,7 @@ def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: d
 
 
 def warned(program: ExportedProgram) -> list[dict[str, Any]]:
-    """Return file, line and message of each warning about the user's code while `program` was made."""
+    """Return the warnings about the user's code while `program` was made. Each has file, line and message."""
     return _WARNED.get(program, [])
 
 

@@ -21,7 +21,7 @@ _MODULES = str(Path(str(torch.nn.__file__)).parent) + os.sep
 
 @contextmanager
 def tracer_warnings() -> Iterator[list[dict[str, Any]]]:
-    """Yield a list that gets file, line and message of each warning about the user's code. Others are dropped.
+    """Yield a list that gets the warnings about the user's code. Each has file, line and message.
 
     Lines of installed packages were read by the authors of the patches. A line of the user's belongs in the report, also where the warning
     itself names a file of numpy: ``np.prod(x.shape)``.
