@@ -76,7 +76,9 @@ def install(environment: Environment, folder: Path) -> str | None:
         if packages[-1].startswith('onedl-mmcv'):
             # Only its source is published, and its setup.py has no switch that leaves the ops out.
             packages[-1] = str(without_ops(packages[-1], folder))
-        done = pip(folder, 'install', '--no-compile', *packages)
+        # A wheel in pip's cache may have been built against another torch.
+        cache = ['--no-cache-dir'] if packages[-1].startswith('mmcv==') else []
+        done = pip(folder, 'install', '--no-compile', *cache, *packages)
         if done.returncode:
             return f"pip install {packages[-1]}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
     return None

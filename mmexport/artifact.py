@@ -122,7 +122,7 @@ def _alive(name: str) -> bool:
 
 
 def publish(new: Path, place: Path) -> None:
-    """Replace the folder `place` by `new` atomically: a reader sees the complete old one or the complete new one."""
+    """Replace the folder `place` by `new`, atomically where the system can exchange folders. Elsewhere `place` is missing for a moment."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.exists():
         new.rename(place)

@@ -22,7 +22,7 @@ class InputSpec:
     def open_axes(self, dynamic: Collection[str]) -> dict[str, int]:
         """Return the index of each axis that is open, by its name."""
         return {name: index for index, name in enumerate(self.axes) if name in FOLLOWING and name in dynamic}
-# What a file takes of which no adapter says another thing.
+# The default input: one image.
 IMAGE = InputSpec('image', ('batch', 'channel', 'height', 'width'))
 
 

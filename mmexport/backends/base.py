@@ -37,7 +37,7 @@ class Backend:
         """Write the file into `folder`; `adapter` is patched and in eval mode.
 
         Args:
-            example: the traced input, (N, 3, H, W).
+            example: the traced input, (N, C, H, W).
             manifest: the facts known before lowering; the backend adds its own.
 
         Raises:

@@ -55,7 +55,8 @@ class Branches:
     @property
     def reasons(self) -> list[str]:
         return [f'branch at {site.place}: {site.text}: a size within the declared ranges turns it, and no input that was checked does: '
-                f'check one (export.verify.shapes), or answer for it with --accept-branch {site.place}' for site in self.unresolved]
+                f'check one (export.verify.shapes), or accept it, at your own risk, with --accept-branch {site.place}'
+                for site in self.unresolved]
 
     def lines(self) -> Iterator[str]:
         """Yield what the terminal shows: branches that were decided once, and what the user accepted."""

@@ -12,7 +12,7 @@ from .candidates import Shape, area
 from .findings import Branches, judge_branches
 from .run import Key, Run
 from .search import AXES, PICTURE, BranchLog, Ranges, search_sizes
-from .shrinking import give_up, inputs_outside, still_turned, untried_corners
+from .shrinking import give_up, inputs_outside, still_unresolved, untried_corners
 
 ROUNDS, MOST = 4, 12
 # Pictures of one size, until eager is sure of its decisions on one.
@@ -67,7 +67,7 @@ def inputs_for_branches(log: BranchLog, ranges: Ranges, multiple: int, scene: Ca
     avoided: set[Key] = set()
     for _ in range(ROUNDS):
         axes = [axis for axis, name in enumerate(AXES) if name in ranges]
-        left = still_turned(log, unresolved)
+        left = still_unresolved(log, unresolved)
         outside = inputs_outside(log.shapes, left.values(), keep, axes)
         if not left or not outside:
             break
@@ -80,7 +80,7 @@ def inputs_for_branches(log: BranchLog, ranges: Ranges, multiple: int, scene: Ca
     search.samples += _plain(log, plain, add, every_picture)
     looked = log.why_pictures and (f'sizes were looked at on pictures of up to {PICTURE // log.channels} pixels, for without values the '
                                    f'model raises {log.why_pictures}')
-    left = still_turned(log, unresolved)
+    left = still_unresolved(log, unresolved)
     samples = [sample for sample in search.samples if sample.name not in given_up]
     return BranchInputs(judge_branches(log, left, looked, avoided - set(left)), samples,
                    [name for name in given_up if all(sample.name != name for sample in search.samples)])

@@ -9,7 +9,7 @@ from .search import AXES, BranchLog, Ranges
 
 
 def inputs_outside(shapes: Mapping[str, Shape], avoid: Collection[Shape], keep: Collection[str], axes: Sequence[int]) -> list[str]:
-    """Choose the fewest inputs to drop; none if that cannot be done.
+    """Choose inputs to drop, as few as possible for each size in turn. None if that cannot be done.
 
     Args:
         shapes: (N, H, W) of the inputs that were checked, by name.
@@ -48,8 +48,8 @@ def untried_corners(log: BranchLog, ranges: Ranges) -> list[Shape]:
     return sorted({(batch, height, width) for height in sides[1] for width in sides[2]} - tried)
 
 
-def still_turned(log: BranchLog, turning: Mapping[Key, Shape]) -> dict[Key, Shape]:
-    """Return those of `turning` that no input has turned since."""
+def still_unresolved(log: BranchLog, turning: Mapping[Key, Shape]) -> dict[Key, Shape]:
+    """Return those of `turning` that no verified input turns yet."""
     left = log.open_keys('size')
     return {key: shape for key, shape in turning.items() if key in left and log.turns(key, shape)}
 

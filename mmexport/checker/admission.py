@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .conditions import refused
 
-# Axes that have one size in all inputs.
+# Axes whose size must agree between all inputs of one call.
 FOLLOWING = ('batch', 'height', 'width')
 
 

@@ -28,7 +28,7 @@ def same_values(one: Tensor, other: Tensor, tolerance: float, unit: str = 'chann
     moved = share(rms >= CHANGED_BY * tolerance)
     if moved >= CHANGED_SHARE:
         return None
-    return f'only {moved:.0%} of the {unit} change by {CHANGED_BY} tolerances between two inputs ({CHANGED_SHARE:.0%} must)'
+    return f'only {moved:.0%} of the {unit} change by {CHANGED_BY} tolerances between two inputs (at least {CHANGED_SHARE:.0%} required)'
 
 
 def same_map(one: Tensor, other: Tensor, labels: int, margin: float) -> str | None:
@@ -37,10 +37,10 @@ def same_map(one: Tensor, other: Tensor, labels: int, margin: float) -> str | No
         counts = image.unique(return_counts=True)[1]
         large = int((counts > margin * LABEL_SHARE * image.numel()).sum())
         if large < labels:
-            return f'only {large} labels cover over {LABEL_SHARE:.0%} of the pixels ({labels} must)'
+            return f'only {large} labels cover over {LABEL_SHARE:.0%} of the pixels (at least {labels} required)'
     changed = share(one[0] != other[0])
     if changed < margin * CHANGED_PIXELS:
-        return f'only {changed:.1%} of the pixels change between two inputs ({CHANGED_PIXELS:.0%} must)'
+        return f'only {changed:.1%} of the pixels change between two inputs (at least {CHANGED_PIXELS:.0%} required)'
     return None
 
 
@@ -48,10 +48,10 @@ def same_rows(one: Mapping[str, Tensor], other: Mapping[str, Tensor], margin: fl
     """Return why the masks of two sets of instances are too much alike, or None."""
     count = min(int(one['num'][0]), int(other['num'][0]))
     if count < LABELS:
-        return f'only {count} instances ({LABELS} must be found)'
+        return f'only {count} instances (at least {LABELS} required)'
     first, second = one['masks'][0, :count], other['masks'][0, :count]
     union = (first | second).sum()
     changed = float((first ^ second).sum()) / max(float(union), 1.0)
     if not bool(torch.gt(union, 0)) or changed < margin * CHANGED_PIXELS:
-        return f'only {changed:.1%} of the mask pixels change between two inputs ({CHANGED_PIXELS:.0%} must)'
+        return f'only {changed:.1%} of the mask pixels change between two inputs (at least {CHANGED_PIXELS:.0%} required)'
     return None

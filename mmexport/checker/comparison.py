@@ -29,7 +29,7 @@ COUNT = 'count'
 class Comparison:
     """Hold the metrics of one output of one sample.
 
-    All errors are relative to the expected output's largest absolute value.
+    `max_rel`, `median` and `beyond` are relative to the scale that the kind defines (`Units.scale`); `max_abs` is absolute.
 
     Attributes:
         problem: why values were not compared, or cannot be (a lost output, a shape, a dtype, a NaN); never passes.
@@ -106,21 +106,21 @@ class Comparison:
         if not self.continuous:
             if self.beyond is None or not self.beyond <= allowed:
                 return 'nothing was compared' if self.beyond is None else (
-                    f'{self.beyond:.2%} differs where eager is clear, {allowed:.2%} may')
+                    f'{self.beyond:.2%} differs where eager is clear, limit {allowed:.2%}')
             if self.lost > self.lost_floor:
-                return f'{self.lost:.2%} of the instances are lost or new, {self.lost_floor:.2%} may be'
+                return f'{self.lost:.2%} of the instances are lost or new, limit {self.lost_floor:.2%}'
             if self.max_rel is not None and self.max_rel >= WORST:
-                return f'worst score is off by {self.max_rel:.1e} of scale, below {WORST:g} it must be'
+                return f'worst score error {self.max_rel:.1e} of scale, limit {WORST:g}'
             return None
         if self.max_rel is None or self.beyond is None or self.median is None:
             return 'nothing was compared'
         if self.floor == 0:
-            return None if self.max_rel <= self.tolerance else f'off by {self.max_rel:.1e} of scale, {self.tolerance:g} may be'
+            return None if self.max_rel <= self.tolerance else f'error {self.max_rel:.1e} of scale, limit {self.tolerance:g}'
         if not self.beyond <= allowed:
-            return f'{self.beyond:.1%} beyond the tolerance, {allowed:.1%} may be'
+            return f'{self.beyond:.1%} beyond the tolerance, limit {allowed:.1%}'
         if not self.median <= self.median_limit:
-            return f'median error {self.median:.1e} of scale, {self.median_limit:g} may be'
-        return None if self.max_rel < WORST else f'worst error {self.max_rel:.1e} of scale, below {WORST:g} it must be'
+            return f'median error {self.median:.1e} of scale, limit {self.median_limit:g}'
+        return None if self.max_rel < WORST else f'worst error {self.max_rel:.1e} of scale, limit {WORST:g}'
 
     @property
     def passed(self) -> bool:

@@ -1,4 +1,4 @@
-"""Run the checker from the command line; exit codes: 0 passed, 1 failed, 2 unreadable input, 3 no such device."""
+"""Run the checker from the command line; exit codes: 0 passed, 1 failed, 2 cannot be checked, 3 no such device or runtime."""
 from __future__ import annotations
 
 import json
@@ -28,6 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         result = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust,
                       args.runner)
+    except ImportError as exc:
+        print(f'{args.folder} cannot be checked: {exc.name or "a package"} is not installed here ({reason_of(exc)})', file=sys.stderr)
+        return 3
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile) as exc:
         print(f'{args.folder} cannot be checked: {type(exc).__name__}: {reason_of(exc)}', file=sys.stderr)
         return 2

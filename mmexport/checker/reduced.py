@@ -1,4 +1,4 @@
-"""Define when a file of reduced precision passes: by its median error and by its clear decisions."""
+"""Define when a file of reduced precision passes. Median error, cosine and clear decisions count."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Reduced:
 
     Attributes:
         median: the error of the median unit (pixel, query) over the output's scale.
-        agreement: the share of equal decisions where eager's margin is above twice the median.
+        agreement: the least share of equal decisions where eager's margin is above twice the median, and the least cosine.
     """
 
     median: float
@@ -35,7 +35,8 @@ REDUCED = {'float16': Reduced(median=5e-3, agreement=0.99), 'bfloat16': Reduced(
 
 def rule(precision: str) -> str:
     limits = REDUCED[precision]
-    return f'{precision}: median <= {limits.median:g}, {limits.agreement:.0%} of clear decisions or instances stay'
+    return (f'{precision}: median error <= {limits.median:g}, cosine >= {limits.agreement:g}, at least {limits.agreement:.0%} of clear '
+            'decisions or instances agree')
 
 
 def by_error(row: Comparison) -> str | None:
@@ -44,9 +45,9 @@ def by_error(row: Comparison) -> str | None:
     if row.median is None or row.cosine is None:
         return 'nothing was compared'
     if not row.median <= limits.median:
-        return f'median error {row.median:.1e} of scale, {limits.median:g} may be in {precision}'
+        return f'median error {row.median:.1e} of scale, limit {limits.median:g} in {precision}'
     if not row.cosine >= limits.agreement:
-        return f'cosine {row.cosine:.4f}, {limits.agreement:g} must be in {precision}'
+        return f'cosine {row.cosine:.4f}, at least {limits.agreement:g} required in {precision}'
     if 'clear_share' in metrics and float(metrics['clear_share']) < CLEAR_SHARE:
         return f"eager is clear about {metrics['clear_share']:.0%} of its decisions only, too few to judge {precision} by"
     shares = [(name, float(metrics[name])) for name in AGREEMENTS if name in metrics]
@@ -61,4 +62,4 @@ def by_share(row: Comparison, name: str = 'found', share: float | None = None) -
             return 'nothing was compared'
         share = 1 - row.beyond
     limits = REDUCED[row.precision]
-    return None if share >= limits.agreement else f'{name} {share:.2%}, {limits.agreement:.0%} must be in {row.precision}'
+    return None if share >= limits.agreement else f'{name} {share:.2%}, at least {limits.agreement:.0%} required in {row.precision}'

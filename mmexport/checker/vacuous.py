@@ -52,7 +52,7 @@ def _words(kind: Any, what: str) -> str:
         return (f'{what} would pass on every input tried: your model decides (almost) one class on them. Give a picture of what it was '
                 'trained on by --image, or compare logits by --outputs raw')
     return (f'{what} would pass on every input tried. Use trained weights, or a seeded checkpoint made for this: '
-            'tools/make_checkpoint.py CONFIG OUT')
+            'mmexport checkpoint CONFIG OUT')
 
 
 def _failing(names: Any, trials: Iterator[tuple[Callable[..., list[Comparison]], Sample, Mapping[str, Tensor]]]) -> set[str]:

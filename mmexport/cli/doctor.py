@@ -12,13 +12,13 @@ from . import options as opt
 @opt.debug
 def command(args: SimpleNamespace) -> int:
     """Print what an export depends on. These are versions, compiled ops of mmcv, formats that can be made here, known incompatible
-    packages with the remedy, and whether a GPU is visible. Exit code 0 an export can run, 3 something that every export needs is
-    missing."""
+    packages with the remedy, and whether a GPU is visible. Exit code 0 an export can run, 3 a required package is missing,
+    or two installed packages are known not to work together."""
     return doctor()
 
 
 def doctor() -> int:
-    """Print the description; return 0, or 3 where no export can run."""
+    """Print the description; return 0, or 3 where a package is missing or two do not work together."""
     from .printing import print_lines
     problems = list(_problems())
     print_lines([*_versions(), *_tried(), '', *_ops(), *_gpu(), '', *_formats()])
@@ -92,7 +92,7 @@ def _formats() -> Iterator[str]:
 
 
 def _problems() -> Iterator[str]:
-    """Yield what keeps every export from running, and pairs that are known to fail."""
+    """Yield missing packages, and pairs that are known not to work together."""
     from ..compat import check_packages
     from ..compat.pairs import known_incompatible
     from ..errors import SetupError

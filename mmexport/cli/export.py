@@ -37,7 +37,7 @@ EXAMPLES = ('mmexport export configs/mask2former_r50.py ckpt.pth --backend torch
             help='The backbone, then backbone and neck, then all; keeps the largest part that is right.')
 @opt.images
 @opt.option('--accept-branch', group=opt.CHECK, several=True, metavar='FILE:LINE',
-            help='Answer for a Python branch on a size or a value that no input can turn; the manifest says so.')
+            help='Accept, at your own risk, a Python branch that no checked input turns; the manifest says so.')
 @opt.option('--no-verify', group=opt.CHECK, is_flag=True, help='Only lower; the report then says "not run".')
 @opt.option('--no-diagnose', group=opt.CHECK, is_flag=True, help='After a failure do not look for the smallest module that fails.')
 @opt.trust_checkpoint
@@ -68,7 +68,7 @@ def export(args: SimpleNamespace) -> int:
 
 
 def export_progressively(args: SimpleNamespace) -> int:
-    """Export part after part; return 0 if the whole model passes in every format."""
+    """Export part after part; return 0 if no format of the whole model fails."""
     from ..errors import ConfigError
     from ..export.progressive import PartResults, steps
     results = PartResults()

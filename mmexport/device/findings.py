@@ -96,7 +96,7 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        return 'clean' if self.clean else f'{_count(self.findings, "finding")} (tools/audit.py shows them)'
+        return 'clean' if self.clean else f'{_count(self.findings, "finding")} (mmexport audit shows them)'
 
     def as_dict(self) -> dict[str, Any]:
         return dict(device=self.device, clean=self.clean, ops=self.ops, seconds=self.seconds, fixed=list(self.fixed),
@@ -113,7 +113,7 @@ class Audit:
             yield f'   {finding.origin}'
             if finding.op:
                 at = f' at {finding.meets}' if finding.meets.file else ''
-                yield f'   meets the rest in {finding.op}{at}' + (f', {finding.times} times' if finding.times > 1 else '')
+                yield f'   fails in {finding.op}{at}' + (f', {finding.times} times' if finding.times > 1 else '')
             yield f'   remedy: {finding.remedy}'
         for branch in self.branches:
             yield f'asked: {branch.question} -> {branch.answer}, at {branch.place}'

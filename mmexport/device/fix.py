@@ -52,7 +52,7 @@ def _done(finding: Finding, device: str | torch.device) -> str:
 
 @contextmanager
 def _from_numpy(mover: _TensorMover) -> Iterator[None]:
-    """Record ``from_numpy``, which a TorchFunctionMode does not see."""
+    """Move the results of ``torch.from_numpy`` where that was found wrong. A TorchFunctionMode does not see the call."""
     original = torch.from_numpy
 
     def from_numpy(array: Any) -> Tensor:

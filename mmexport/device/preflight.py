@@ -75,7 +75,7 @@ def audit_after_fix(adapter: Adapter, image: Tensor, audit: Audit, device: torch
 
 
 def fatal(audit: Audit, device: torch.device, fix: bool) -> list[Finding]:
-    """Return the findings that would break an export for `device`: on the CPU only dtypes and missing parts."""
+    """Return the findings that would break an export for `device`. On the CPU these are of the kinds dtype and placement."""
     findings = [row for row in audit.findings if device.type == 'cuda' or row.kind in ('dtype', 'placement')]
     return [] if fix and len(fixable(findings)) == len(findings) else findings
 

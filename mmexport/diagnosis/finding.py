@@ -67,9 +67,9 @@ class Diagnosis:
             yield f'  repro: {self.repro}'
 
 
-def finding(backend: str, stage: str, call: Call | None, module: nn.Module, message: str, place: tuple[str, int] | None = None,
+def make_diagnosis(backend: str, stage: str, call: Call | None, module: nn.Module, message: str, place: tuple[str, int] | None = None,
             op: str | None = None, tried: int = 0, fact: Fact | None = None) -> Diagnosis:
-    """Create a finding with class, source line, cause and remedy."""
+    """Create a diagnosis with class, source line, cause and remedy."""
     known = place is not None
     file, line = place or _class_place(module)
     source = linecache.getline(file, line).strip() if file and line and known else None

@@ -8,7 +8,7 @@ from ..adapters import Adapter
 from ..backends import Backend
 from ..errors import Fact, LoweringError, first_line
 from .calls import Call, list_calls, record
-from .finding import Diagnosis, Say, finding
+from .finding import Diagnosis, Say, make_diagnosis
 from .parts import Part
 from .places import operator_of, place_of
 
@@ -47,7 +47,7 @@ def why_not_lowered(backend: Backend, adapter: Adapter, image: Tensor, other: Te
         else:
             module = adapter if at is None else adapter.model.get_submodule(at.path)
             stage = 'refused' if refused else 'lowering'
-            return finding(backend.name, stage, at, module, str(error), place_of(error), operator_of(error), tried,
+            return make_diagnosis(backend.name, stage, at, module, str(error), place_of(error), operator_of(error), tried,
                            error.fact), smallest
 
 

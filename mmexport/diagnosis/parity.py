@@ -15,7 +15,7 @@ from ..backends import Backend
 from ..checker.comparison import SLACK, WORST
 from ..errors import Fact, first_line
 from .calls import Call, list_calls, record, tensors_of
-from .finding import Diagnosis, Say, class_lines, finding
+from .finding import Diagnosis, Say, class_lines, make_diagnosis
 from .remedies import Reason
 from .tapped import INPUT, Tapped, Values
 
@@ -61,7 +61,7 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
         at, _, message = wrong
     module = adapter if at is None else adapter.model.get_submodule(at.path)
     place, warning = _warned(backend, adapter, example, module) if stage == 'traced' else (None, '')
-    return finding(backend.name, stage, at, module, f'{message}{warning}', place, None, tried, getattr(message, 'fact', None))
+    return make_diagnosis(backend.name, stage, at, module, f'{message}{warning}', place, None, tried, getattr(message, 'fact', None))
 
 
 def first_wrong(right: Values, values: Values, tolerance: float, jumps: bool) -> tuple[Call, str, str] | None:
@@ -92,7 +92,7 @@ def why_patched_differs(adapter: Adapter, image: Tensor, patched: Any, tolerance
             break
         at, _, message = wrong
     module = adapter if at is None else adapter.model.get_submodule(at.path)
-    return finding('eager', 'patched', at, module, message or 'differs after the last module',
+    return make_diagnosis('eager', 'patched', at, module, message or 'differs after the last module',
                    fact=getattr(message, 'fact', None))
 
 

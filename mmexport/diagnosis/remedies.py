@@ -30,7 +30,7 @@ class Remedy(NamedTuple):
 
 REMEDIES = (
     Remedy('a crash of the runtime', 'take another version of it, or leave its last optimizations out, and report it there with the file; '
-           'code -9 is the system, for want of memory', fact=Fact.CRASH),
+           'exit code -9: the system killed it, usually out of memory', fact=Fact.CRASH),
     Remedy('in-place on the input', 'the next user of that tensor gets something else: write x = x * 2 instead of x *= 2, or clone first',
            fact=Fact.WRITES_INPUT),
     Remedy('.item()', 'keep the value a tensor: torch.where instead of if, arithmetic with the 0-dimensional tensor itself',

@@ -25,7 +25,7 @@ from ..verification.expected import model_floors
 from ..verification.patched_eager import patched_rows
 from ..verification.verify import Verification
 from .branch import at_branch
-from .finding import Diagnosis, finding
+from .finding import Diagnosis, make_diagnosis
 from .inplace import find_inplace_write
 from .lowering import why_not_lowered
 from .parity import Refused, why_patched_differs, why_wrong
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class DiagnosisSession:
-    """Collect the diagnoses of one run in `found`; with `on` False none are made.
+    """Collect the diagnoses of one run in `diagnoses`. With `on` False none are made.
 
     Args:
         dynamic: the open axes, and `multiple` what the sides of an input are multiples of.
@@ -79,7 +79,7 @@ class DiagnosisSession:
             wrong = next((row for row in failing if row.kind != REFUSED), failing[0] if failing else None)
             if wrong and check.died:
                 message = f'{wrong.problem}; it is not looked into, for it would end this process too'
-                self.diagnoses.append(finding(backend.name, 'file', None, adapter, message, fact=Fact.CRASH))
+                self.diagnoses.append(make_diagnosis(backend.name, 'file', None, adapter, message, fact=Fact.CRASH))
             elif wrong:
                 with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches(), adapter.unguarded():
                     diagnosis, part = self._where(backend, adapter, samples, wrong)
@@ -116,10 +116,10 @@ class DiagnosisSession:
         image, example = self._sample(samples, wrong).image.to(device), samples[0].image.to(device)
         if wrong.again:
             message = 'right at first and wrong when it is called again: it remembers its calls'
-            return finding(backend.name, 'file', None, adapter, message), None
+            return make_diagnosis(backend.name, 'file', None, adapter, message), None
         if wrong.kind == WRITES:
             call, module, place = find_inplace_write(adapter, image)
-            return finding(backend.name, 'traced', call, module, str(wrong.problem), place,
+            return make_diagnosis(backend.name, 'traced', call, module, str(wrong.problem), place,
                            fact=Fact.WRITES_INPUT), None
         if wrong.kind == REFUSED:
             error = LoweringError(str(wrong.problem))

@@ -1,4 +1,4 @@
-"""Move results from the staging directory to the user's folder: what passed replaces what was there, what failed never does."""
+"""Move results from the staging directory to the user's folder. What did not fail replaces what was there."""
 from __future__ import annotations
 
 import shutil
@@ -53,7 +53,7 @@ def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Rep
 
 @contextmanager
 def stopped_runs_noted(work_dir: Path, **facts: Any) -> Iterator[None]:
-    """Mark ``report.json`` as that of an interrupted run. It would otherwise show the result of an earlier run.
+    """Let ``report.json`` show a failure after an exception. It would otherwise show the result of an earlier run.
 
     A file of an earlier run stays in its folder, with its own report.
 
@@ -71,7 +71,7 @@ def stopped_runs_noted(work_dir: Path, **facts: Any) -> Iterator[None]:
 
 
 def _forget_failure(failed: Path, backend: str) -> None:
-    """Remove a failed result of this backend once it passes."""
+    """Remove a failed result of this backend once a run of it does not fail."""
     if not failed.is_dir():
         return
     if (failed / backend).is_dir():

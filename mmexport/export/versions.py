@@ -11,7 +11,7 @@ from ..compat import provide_mmcv_ext
 from ..compat.packages import installed_version, mmcv_distribution
 
 # Beside torch, mmcv and what a file goes through after torch.
-VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'mmpretrain', 'numpy')
+VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'onedl-mmsegmentation', 'mmpretrain', 'numpy')
 
 
 def versions() -> dict[str, Any]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,11 @@ def _refuse_missing_package(path: Path, exc: BaseException) -> None:
     for package, remedy in PACKAGES.items():
         if re.search(rf'\b{package}\b', message) and find_spec(package) is None:
             raise SetupError(f'{path} needs {package}, which is not installed: {remedy}') from exc
+    # onedl-mmengine 0.10.12 looks for the configs of `mmseg::` in a distribution of that name; the fork's is onedl-mmsegmentation.
+    if 'mmsegmentation is not installed' in message:
+        name = ', '.join(packages_distributions().get('mmseg', ()))
+        raise SetupError(f'{path} inherits from mmseg::, and this mmengine finds that in a distribution named mmsegmentation only; here '
+                         f'mmseg is of {name}: name the file in _base_ by its path, or install mmsegmentation') from exc
 
 
 def export_section(cfg: Config) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def scaled(side: Any, factor: float) -> Any:
-    """Return ``int(side * factor)``."""
+    """Return ``int(side * factor)``. Of a SymInt the factor is an exact fraction, which may give one more."""
     if float(factor).is_integer():
         return side * int(factor)
     if isinstance(side, Tensor):

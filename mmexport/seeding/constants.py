@@ -17,7 +17,7 @@ OPEN = (1.0, 2.0)
 
 @torch.no_grad()
 def randomise_constants(model: nn.Module, generator: torch.Generator) -> int:
-    """Redraw every constant parameter (`attention_weights`, `sampling_offsets`, embeddings, gates); returns how many."""
+    """Redraw constant parameters (`attention_weights`, `sampling_offsets`, embeddings, gates). The number of constant ones is returned."""
     count = 0
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):

@@ -15,7 +15,7 @@ SEED = 0
 
 @contextmanager
 def fixed_seed() -> Iterator[None]:
-    """Make random numbers repeatable inside the block, and restore the states of all generators."""
+    """Seed torch's generators inside the block, and restore them. These are the CPU's and, if CUDA is initialised, each GPU's."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(SEED)

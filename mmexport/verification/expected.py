@@ -1,4 +1,4 @@
-"""Compute the outputs of the unpatched eager model and their certainty, and patched outputs."""
+"""Compute the outputs of the unpatched eager model, and its noise floors."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

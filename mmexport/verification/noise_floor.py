@@ -38,7 +38,11 @@ class NearThresholdCounter(TorchDispatchMode):
 
 
 def move_off_thresholds(image: Tensor, count_near: Callable[[Tensor], int]) -> Tensor:
-    """Return `image`, or a slightly noisy one with fewer comparisons near a threshold. `count_near` counts them; a few are needed."""
+    """Return `image`, or a slightly noisy one with fewer comparisons near a threshold. With many nothing is tried.
+
+    Args:
+        count_near: counts them.
+    """
     best, fewest = image, count_near(image)
     if fewest > FEW:
         return image

@@ -127,7 +127,7 @@ def _recorded_test_step(adapter: Adapter, image: Tensor) -> tuple[list[Any], Run
 
 
 def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
-    """Return the data samples of ``model.test_step``. They have the pipeline's size, not resized back to the file's."""
+    """Return the data samples of ``model.test_step``. They have the pipeline's size, not that of the original picture."""
     packed = deepcopy(dict(packed))
     sample = packed['data_samples']
     size = tuple(sample.metainfo['img_shape'][:2])
@@ -150,7 +150,7 @@ def check_slid(adapter: Adapter, windows: Sample, whole: Tensor, tolerance: floa
 
 def _cropped_agreements(adapter: Adapter, answers: Mapping[str, Tensor], sample: Sample, height: int, width: int,
                         excused: Tensor | None) -> list[float]:
-    """Return by output the share of units that agree. Only those where eager is clear and there is no padding count."""
+    """Return by output the share of units that agree. Only units outside the padding where eager is clear are compared."""
     def cropped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: tensor[..., :height, :width] if tensor.dim() > 2 and tensor.shape[-2:] == sample.image.shape[-2:] else tensor
                 for name, tensor in tensors.items()}
@@ -166,7 +166,7 @@ def _on_cpu(answers: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def summary_lines(checks: Sequence[PipelineCheck]) -> list[str]:
-    """Return one line for all samples that agree. Each that does not, or was not run, has one of its own."""
+    """Return one line for the samples that agree. Each failure, padded sample and reason for not running has its own."""
     if not checks:
         return []
     agree = [check for check in checks if check.passed]

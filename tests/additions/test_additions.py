@@ -97,7 +97,7 @@ def test_the_rule_of_that_kind_tells_a_wrong_file(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(PlainTrace, 'lower', spoiled)
     report = export(tmp_path, task='Gram', backends=['plain_trace'])
     assert report.passed is False
-    assert 'off by 1.0e-02 of scale' in report.reasons[0]
+    assert 'error 1.0e-02 of scale' in report.reasons[0]
 
 
 def test_a_format_of_a_project_is_checked_from_its_folder(tmp_path: Path) -> None:

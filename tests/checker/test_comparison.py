@@ -10,6 +10,8 @@ from mmexport.checker.compare import lost_key
 from mmexport.checker.comparison import Comparison
 from tests.checker.made import LABELS, LOGITS, judge, judge_rows
 
+FLOAT16 = 'float16: median error <= 0.005, cosine >= 0.99, at least 99% of clear decisions or instances agree'
+
 
 def test_zero_floor_limits_the_maximum_error() -> None:
     expected = torch.randn(1, 4, 8, 8)
@@ -71,38 +73,38 @@ def test_continuous_kinds(kind: str) -> None:
 
 @pytest.mark.parametrize(('row', 'rule', 'reason'), [
     (pixels(max_rel=1e-4), 'max <= 0.0001', None),
-    (pixels(max_rel=1.01e-4), 'max <= 0.0001', 'off by 1.0e-04 of scale, 0.0001 may be'),
+    (pixels(max_rel=1.01e-4), 'max <= 0.0001', 'error 1.0e-04 of scale, limit 0.0001'),
     (pixels(max_rel=None), 'max <= 0.0001', 'nothing was compared'),
     (pixels(beyond=None), 'max <= 0.0001', 'nothing was compared'),
     (pixels(median=None), 'max <= 0.0001', 'nothing was compared'),
     (pixels(floor=0.1, beyond=0.12), 'beyond <= 0.120, median <= 0.0001, max < 0.01', None),
-    (pixels(floor=0.1, beyond=0.1201), 'beyond <= 0.120, median <= 0.0001, max < 0.01', '12.0% beyond the tolerance, 12.0% may be'),
+    (pixels(floor=0.1, beyond=0.1201), 'beyond <= 0.120, median <= 0.0001, max < 0.01', '12.0% beyond the tolerance, limit 12.0%'),
     (pixels(floor=0.1, median=1e-4), 'beyond <= 0.120, median <= 0.0001, max < 0.01', None),
-    (pixels(floor=0.1, median=2e-4), 'beyond <= 0.120, median <= 0.0001, max < 0.01', 'median error 2.0e-04 of scale, 0.0001 may be'),
+    (pixels(floor=0.1, median=2e-4), 'beyond <= 0.120, median <= 0.0001, max < 0.01', 'median error 2.0e-04 of scale, limit 0.0001'),
     (pixels(floor=0.1, median=2e-4, median_floor=2e-4), 'beyond <= 0.120, median <= 0.0002, max < 0.01', None),
     (pixels(floor=0.1, median=3e-4, median_floor=2e-4), 'beyond <= 0.120, median <= 0.0002, max < 0.01',
-     'median error 3.0e-04 of scale, 0.0002 may be'),
+     'median error 3.0e-04 of scale, limit 0.0002'),
     (pixels(floor=0.1, median=6e-4, median_floor=1e-2), 'beyond <= 0.120, median <= 0.0005, max < 0.01',
-     'median error 6.0e-04 of scale, 0.0005 may be'),
+     'median error 6.0e-04 of scale, limit 0.0005'),
     (pixels(floor=0.1, median=1e-4, median_floor=5e-5), 'beyond <= 0.120, median <= 0.0001, max < 0.01', None),
-    (pixels(max_rel=2e-4, median_floor=2e-4), 'max <= 0.0001', 'off by 2.0e-04 of scale, 0.0001 may be'),
+    (pixels(max_rel=2e-4, median_floor=2e-4), 'max <= 0.0001', 'error 2.0e-04 of scale, limit 0.0001'),
     (pixels(floor=0.1, max_rel=9.9e-3), 'beyond <= 0.120, median <= 0.0001, max < 0.01', None),
     (pixels(floor=0.1, max_rel=1e-2), 'beyond <= 0.120, median <= 0.0001, max < 0.01',
-     'worst error 1.0e-02 of scale, below 0.01 it must be'),
+     'worst error 1.0e-02 of scale, limit 0.01'),
     (pixels(problem='planted'), 'max <= 0.0001', 'planted'),
     (labels(), 'equal where eager is clear', None),
     (labels(beyond=None), 'equal where eager is clear', 'nothing was compared'),
-    (labels(beyond=0.0001), 'equal where eager is clear', '0.01% differs where eager is clear, 0.00% may'),
+    (labels(beyond=0.0001), 'equal where eager is clear', '0.01% differs where eager is clear, limit 0.00%'),
     (labels(beyond=0.25, floor=0.25), 'differs clearly in at most 0.2500, as under noise', None),
     (labels(beyond=0.26, floor=0.25), 'differs clearly in at most 0.2500, as under noise',
-     '26.00% differs where eager is clear, 25.00% may'),
-    (labels(lost=0.01), 'equal where eager is clear', '1.00% of the instances are lost or new, 0.00% may be'),
+     '26.00% differs where eager is clear, limit 25.00%'),
+    (labels(lost=0.01), 'equal where eager is clear', '1.00% of the instances are lost or new, limit 0.00%'),
     (labels(lost=0.02, lost_floor=0.02), 'equal where eager is clear', None),
     (labels(max_rel=9.9e-3), 'equal where eager is clear', None),
-    (labels(max_rel=1e-2), 'equal where eager is clear', 'worst score is off by 1.0e-02 of scale, below 0.01 it must be'),
-    (pixels(precision='float16', median=5e-3, cosine=0.99), 'float16: median <= 0.005, 99% of clear decisions or instances stay', None),
-    (pixels(precision='float16', median=6e-3), 'float16: median <= 0.005, 99% of clear decisions or instances stay',
-     'median error 6.0e-03 of scale, 0.005 may be in float16')])
+    (labels(max_rel=1e-2), 'equal where eager is clear', 'worst score error 1.0e-02 of scale, limit 0.01'),
+    (pixels(precision='float16', median=5e-3, cosine=0.99), FLOAT16, None),
+    (pixels(precision='float16', median=6e-3), FLOAT16,
+     'median error 6.0e-03 of scale, limit 0.005 in float16')])
 def test_rule_and_reason_texts(row: Comparison, rule: str, reason: str | None) -> None:
     assert (row.rule, row.reason, row.passed) == (rule, reason, reason is None)
     content = row.as_dict()

@@ -29,7 +29,7 @@ def test_scale_ignores_masked_border_pixels() -> None:
     wrong = expected.clone()
     wrong[:, 0, 8:] += 0.3
     assert judge(LOGITS, expected, expected).passed
-    assert 'off by' in str(judge(LOGITS, expected, wrong).reason)
+    assert 'of scale' in str(judge(LOGITS, expected, wrong).reason)
 
 
 def test_scale_ignores_masked_class() -> None:
@@ -40,7 +40,7 @@ def test_scale_ignores_masked_class() -> None:
         assert judge(LOGITS, masked, masked).passed
         wrong = masked.clone()
         wrong[:, 0] += 0.01
-        assert 'off by' in str(judge(LOGITS, masked, wrong).reason)
+        assert 'of scale' in str(judge(LOGITS, masked, wrong).reason)
         other = torch.randn(1, 4, 6, 6)
         other[:, 3] = mask
         assert vacuous_of(LOGITS, masked, other) == {}

@@ -32,6 +32,15 @@ from tests.checker.folders import (
 from tests.checker.made import INSTANCE, instances
 
 
+def test_a_missing_runtime_is_no_failed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def load(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'onnxruntime'", name='onnxruntime')
+
+    monkeypatch.setattr('mmexport.checker.check.load', load)
+    assert main([str(folder_of(Sound(), tmp_path))]) == 3
+    assert 'cannot be checked: onnxruntime is not installed here' in capsys.readouterr().err
+
+
 def test_file_changed_after_check_is_not_delivered(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     artifact = Artifact.read(folder)
@@ -79,7 +88,7 @@ def test_table_text() -> None:
         'sample          output         max rel    cosine  result',
         'traced          logits         2.3e-06  0.999999  pass',
         'tall            labels               -         -  FAIL',
-        'FAIL: tall, labels: 50.00% differs where eager is clear, 0.00% may']
+        'FAIL: tall, labels: 50.00% differs where eager is clear, limit 0.00%']
     passing = table({**actual, 'rows': actual['rows'][:1], 'older': 'word ' * 20}).splitlines()  # type: ignore[index]
     assert passing[2:] == [('word ' * 16).strip(), ('word ' * 4).strip(), 'PASS on cpu']
 
@@ -145,7 +154,7 @@ def test_little_change_uses_the_first_equal_shaped_pair() -> None:
     extra = dict(tolerance=1e-4, floors={})
     assert judge_samples(manifest, [sample('a', 4, 1.0), sample('b', 6, 1.0)], extra)['little_change'] == {}
     little = judge_samples(manifest, [sample('a', 4, 1.0), sample('b', 6, 1.0), sample('c', 4, 1.0)], extra)['little_change']
-    assert little == {'logits': 'only 0% of the channels change by 100 tolerances between two inputs (95% must)'}
+    assert little == {'logits': 'only 0% of the channels change by 100 tolerances between two inputs (at least 95% required)'}
     assert judge_samples(manifest, [sample('a', 4, 1.0), sample('c', 4, 2.0)], extra)['little_change'] == {}
 
 

@@ -7,6 +7,8 @@ from mmexport.checker.samples import Sample
 from mmexport.checker.vacuous import little_change, vacuous_outputs
 from tests.checker.made import INSTANCE, LABELS, LOGITS, PANOPTIC, instances, vacuous_of
 
+STILL = 'only 0% of the channels change by 100 tolerances between two inputs (at least 95% required)'
+
 
 def test_little_change_texts() -> None:
     one, other = torch.randn(1, 20, 6, 6), torch.randn(1, 20, 6, 6)
@@ -105,16 +107,16 @@ def change(kind: str, one: torch.Tensor, other: torch.Tensor, classes: int = 20,
 def test_little_change_of_continuous_outputs() -> None:
     one = torch.zeros(1, 20, 4, 4)
     one[:, :, 0, 0] = 2.0
-    for by, words in ((0.0204, None), (0.0201, 'only 0% of the channels change by 100 tolerances between two inputs (95% must)')):
+    for by, words in ((0.0204, None), (0.0201, STILL)):
         assert change('pixels', one, one + by) == words
     assert change('pixels', one, one + 0.05, margin=3.0) is not None
     some = one.clone()
     some[:, :19] += 0.03
     assert change('pixels', one, some) is None
     some[:, 18] = one[:, 18]
-    assert change('queries', one, some) == 'only 90% of the queries change by 100 tolerances between two inputs (95% must)'
+    assert change('queries', one, some) == 'only 90% of the queries change by 100 tolerances between two inputs (at least 95% required)'
     assert change('map', one[:, 0], one[:, 0] + 0.03) is None
-    assert change('map', one[:, 0], one[:, 0]) == 'only 0% of the channels change by 100 tolerances between two inputs (95% must)'
+    assert change('map', one[:, 0], one[:, 0]) == STILL
     # A batch is judged by its first picture.
     assert change('pixels', one.expand(2, -1, -1, -1), torch.cat([one, one + 1])) is not None
 
@@ -125,15 +127,15 @@ def test_little_change_of_label_maps() -> None:
     other = one.clone()
     other[0, 1] = 1
     assert change('labels', one, other) is None
-    assert change('labels', one, other, margin=2.0) == 'only 2 labels cover over 1% of the pixels (3 must)'
+    assert change('labels', one, other, margin=2.0) == 'only 2 labels cover over 1% of the pixels (at least 3 required)'
     one[0, 0, 2] = other[0, 0, 2] = 0
-    assert change('labels', one, other) == 'only 2 labels cover over 1% of the pixels (3 must)'
+    assert change('labels', one, other) == 'only 2 labels cover over 1% of the pixels (at least 3 required)'
     assert change('labels', one, other, classes=2) is None
     assert change('labels', one, other, classes=1) is None
-    assert change('panoptic', one, other, classes=2) == 'only 2 labels cover over 1% of the pixels (3 must)'
+    assert change('panoptic', one, other, classes=2) == 'only 2 labels cover over 1% of the pixels (at least 3 required)'
     other[0, 1, 0] = 0
-    assert change('labels', one, other, classes=2) == 'only 9.5% of the pixels change between two inputs (10% must)'
-    assert change('labels', one * 0 + 1, other, classes=2) == 'only 1 labels cover over 1% of the pixels (2 must)'
+    assert change('labels', one, other, classes=2) == 'only 9.5% of the pixels change between two inputs (at least 10% required)'
+    assert change('labels', one * 0 + 1, other, classes=2) == 'only 1 labels cover over 1% of the pixels (at least 2 required)'
 
 
 def test_little_change_of_instances() -> None:
@@ -143,16 +145,16 @@ def test_little_change_of_instances() -> None:
     def words() -> dict[str, str]:
         return little_change(specs, one, other, 1e-4, 20)
 
-    assert words() == {'masks': 'only 0.0% of the mask pixels change between two inputs (10% must)'}
+    assert words() == {'masks': 'only 0.0% of the mask pixels change between two inputs (at least 10% required)'}
     other['masks'][0, 0, 7, :6] = True
     assert words() == {}
     other['masks'][0, 0, 7, 4:6] = False
-    assert words() == {'masks': 'only 7.7% of the mask pixels change between two inputs (10% must)'}
+    assert words() == {'masks': 'only 7.7% of the mask pixels change between two inputs (at least 10% required)'}
     other['num'][0] = 2
-    assert words() == {'masks': 'only 2 instances (3 must be found)'}
+    assert words() == {'masks': 'only 2 instances (at least 3 required)'}
     one['num'][0], other['num'][0] = 3, 3
     one['masks'][:], other['masks'][:] = False, False
-    assert words() == {'masks': 'only 0.0% of the mask pixels change between two inputs (10% must)'}
+    assert words() == {'masks': 'only 0.0% of the mask pixels change between two inputs (at least 10% required)'}
 
 
 def test_little_change_of_few_mask_pixels() -> None:
@@ -171,7 +173,7 @@ def test_words_for_a_constant_name_the_tool() -> None:
     flat = torch.full((1, 4, 6, 6), 0.3)
     assert vacuous_of(LOGITS, flat, flat + 1e-9)['logits'] == (
         "another input's answer would pass on every input tried. Use trained weights, or a seeded checkpoint made for this: "
-        'tools/make_checkpoint.py CONFIG OUT')
+        'mmexport checkpoint CONFIG OUT')
 
 
 def test_little_change_scales_by_the_larger_output() -> None:

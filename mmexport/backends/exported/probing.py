@@ -48,8 +48,8 @@ def choose_form(backend: ProgramBackend, device: torch.device, op: Op) -> tuple[
     if chosen is None:
         what = op.name.replace('_', ' ')
         results = '; '.join(f'{form}: {"wrong" if right is False else right}' for form, right in tried.items())
-        raise LoweringError(f'{backend.name} ({key}) gets no form of {what} right ({results}); another version of the runtime may. What is '
-                            f'wrong is kept in {place}')
+        raise LoweringError(f'{backend.name} ({key}) gets no form of {what} right ({results}); another version of the runtime may'
+                            + (f'. The result is cached in {place}: delete it to try again' if key in _read(place) else ''))
     return chosen, {form: right is True for form, right in tried.items()}
 
 

@@ -22,12 +22,12 @@ def reduced(row: Comparison) -> str | None:
     limits, metrics = REDUCED[row.precision], row.metrics
     matched_share = 1 - float(metrics['rows_lost']) / max(float(metrics['rows']), 1.0)
     if not matched_share >= limits.agreement:
-        return f'{matched_share:.2%} of the instances are found again, {limits.agreement:.0%} must be in {row.precision}'
+        return f'{matched_share:.2%} of the instances are found again, at least {limits.agreement:.0%} required in {row.precision}'
     off, allowed = float(metrics['score_error']) / max(float(metrics['best_score']), 1e-12), STANDS_OUT * limits.median
     if not off <= allowed:
-        return f'a score is off by {off:.1e} of the best, {allowed:g} may be in {row.precision}'
+        return f'a score is off by {off:.1e} of the best, limit {allowed:g} in {row.precision}'
     if not float(metrics['box_error']) <= 1:
-        return f"a box is {metrics['box_error']:.0f} pixels off its mask, 1 may be in {row.precision}"
+        return f"a box is {metrics['box_error']:.0f} pixels off its mask, limit 1 in {row.precision}"
     return by_share(row, 'mask_iou', float(metrics['mask_iou']))
 
 

@@ -43,7 +43,7 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
             two keys of hundreds, and leaves the model with random ones), or 1% of all keys; and `allow_partial` is off.
     """
     model_state = model.state_dict()
-    # torch writes num_batches_tracked only since 1.0 and inference never reads it.
+    # Old versions of torch do not write num_batches_tracked, and inference never reads it.
     expected_keys = {key for key in model_state if not key.endswith('num_batches_tracked')}
     shapes = {key: f'{key}: {tuple(state.tensors[key].shape)} in the file, {tuple(model_state[key].shape)} in the model'
               for key in sorted(model_state) if key in state.tensors and state.tensors[key].shape != model_state[key].shape}
@@ -55,7 +55,7 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
     buffers = _computed(model, set(lines), rebuild)
     needed = tuple(line for key, line in lines.items() if _is_read(key, buffers))
     if (needed or lost > MAX_MISSING * len(expected_keys)) and not allow_partial:
-        first = (needed or missing)[0]
+        first = (needed or missing or misshaped)[0]
         raise CheckpointError(
             f'{name} has {len(expected_keys) - lost} of {len(expected_keys)} keys of {type(model).__name__} ({len(missing)} missing, '
             f'{len(misshaped)} of another shape, {len(unexpected)} unexpected); is it for another config? First: {first}. '

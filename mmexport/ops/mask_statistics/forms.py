@@ -28,7 +28,7 @@ class MaskStatistics:
         winner: (N, H, W), the query with the largest weight times probability.
         sure: (N, H, W), whether the winner's own probability is at least one half.
         area: (N, Q), pixels of a probability of at least one half.
-        inside: (N, Q), the mean probability where the mask is positive.
+        inside: (N, Q), the mean probability where the mask is positive; to be read with `masks_too` only.
         positive: (N, Q + 1, H, W), where the mask is positive, and nowhere in the last; None where it was not asked for, or `logits` are
             there.
         columns, rows: (N, Q, W) and (N, Q, H), which of them have a positive pixel; None where they were not asked for.
@@ -63,7 +63,12 @@ def masks_at(masks: Tensor, query: Tensor) -> Tensor:
 
 
 def mask_statistics(mask_logits: Tensor, size: tuple[int, int], weights: Tensor, masks_too: bool) -> MaskStatistics:
-    """Enlarge mask_logits (N, Q, h, w) to `size` and compute their statistics; `weights` (N, Q) are of the queries."""
+    """Enlarge mask_logits (N, Q, h, w) to `size` and compute their statistics.
+
+    Args:
+        weights: (N, Q), of the queries.
+        masks_too: also compute `positive` and `inside`.
+    """
     return (_tiles if form_of('mask_statistics') == 'tiles' else _whole)(mask_logits, size, weights, masks_too)
 
 

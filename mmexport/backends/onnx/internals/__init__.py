@@ -1,1 +1,1 @@
-"""Hold the code that depends on the internals of torch.export; each part has a fallback that is right though slower."""
+"""Hold the code that depends on the internals of torch's ONNX exporters; each part has a fallback that is right though slower."""
