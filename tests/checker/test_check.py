@@ -83,7 +83,7 @@ def test_wrong_raw_outputs_fail_with_equal_labels(tmp_path: Path) -> None:
     actual = found_of(folder, raw)
     assert [row['passed'] for row in actual['rows']] == [True] * 3 + [False] * 2
     assert str(verdict(actual)).startswith('s0, logits: error ')
-    assert str(verdict(actual)).endswith(' of scale, 0.0001 may be (and 1 more rows)')
+    assert str(verdict(actual)).endswith(' of scale, limit 0.0001 (and 1 more rows)')
 
 
 class OffAtACorner(nn.Module):
