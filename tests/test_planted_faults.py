@@ -62,10 +62,10 @@ def _late_channels(outputs: Outputs, image: Tensor) -> Outputs:
 
 
 FAULTS: dict[str, tuple[Any, str]] = {
-    'constant output': (_constant, 'off by'),
+    'constant output': (_constant, 'of scale'),
     'a baked size': (_baked, 'baked into the graph'),
     'a lost output': (lambda outputs, image: outputs[1:], 'lost or added'),
-    'swapped channels': (_late_channels, 'off by'),
+    'swapped channels': (_late_channels, 'of scale'),
     'a NaN': (_nan, 'NaN or inf'),
     'two outputs in the wrong order': (lambda outputs, image: outputs[::-1], 'instead of'),
 }
