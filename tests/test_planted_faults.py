@@ -187,7 +187,7 @@ def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: 
     assert 'samples.npz is not the file of this manifest' in str(verdict(actual))
     shutil.copy(folder / 'samples.npz', tmp_path / 'samples.npz')
     actual = check(folder, tmp_path / 'samples.npz', torch.device('cpu'))
-    assert 'off by' in str(verdict(actual))
+    assert 'of scale' in str(verdict(actual))
 
 
 def test_a_file_that_disagrees_with_test_step_is_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,6 @@ def test_a_diagnosis_that_fails_costs_nothing_but_itself(tmp_path: Path, monkeyp
                         work_dir=tmp_path)
     report, = exporter.run()
     assert report.passed is False
-    assert 'off by' in ' '.join(report.reasons)
+    assert 'of scale' in ' '.join(report.reasons)
     assert 'it failed itself' in '\n'.join(report.lines())
     assert (tmp_path / 'failed' / 'torchscript' / 'model.pt').is_file()
