@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -104,9 +106,17 @@ def run(row: str, folder: Path, limit: int) -> dict[str, Any]:
         failed = [line.partition(' - ')[0] for line in done.stdout.splitlines() if line.startswith(('FAILED', 'ERROR'))]
         return dict(tests=last.strip('= '), failed=failed, seconds=seconds)
     try:
-        return dict(formats=json.loads(last), seconds=seconds)
+        return dict(formats={name: without_places(result, folder) for name, result in json.loads(last).items()}, seconds=seconds)
     except json.JSONDecodeError:
-        return dict(reason=(done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1][:300], seconds=seconds)
+        reason = (done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1]
+        return dict(reason=without_places(reason, folder)[:300], seconds=seconds)
+
+
+def without_places(text: str, folder: Path) -> str:
+    """Remove the folders in which the environments, the repository and temporary files are."""
+    for place in (f'{folder.parent / "files"}/', f'{folder}/', f'{ROOT}/'):
+        text = text.replace(place, '')
+    return re.sub(rf'{re.escape(tempfile.gettempdir())}/\S*/', '', text)
 
 
 if __name__ == '__main__':

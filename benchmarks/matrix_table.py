@@ -75,8 +75,11 @@ def failures(environments: list[dict[str, Any]]) -> list[str]:
             if row.get('reason'):
                 lines.append(f"* torch {named(environment)}, {name}: {row['reason']}")
             what = 'loads the file of' if name == 'files' else f'{name},'
-            lines += [f"* torch {named(environment)}, {what} {kind}: {result}" for kind, result in row.get('formats', {}).items()
-                      if not result.startswith(('PASS', 'not available'))]
+            kinds: dict[str, list[str]] = {}
+            for kind, result in row.get('formats', {}).items():
+                if not result.startswith(('PASS', 'not available')):
+                    kinds.setdefault(result, []).append(kind)
+            lines += [f"* torch {named(environment)}, {what} {', '.join(same)}: {result}" for result, same in kinds.items()]
     return ['', 'Not passed:', '', *lines] if lines else []
 
 
