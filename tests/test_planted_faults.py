@@ -159,7 +159,7 @@ def test_unseeded_weights_are_vacuous_not_a_pass(tmp_path: Path) -> None:
     report, = Exporter(cfg, model=model, work_dir=tmp_path).run()
     assert exit_code(report, False) == 1
     assert 'vacuous' in ' '.join(report.reasons)
-    assert 'make_checkpoint' in ' '.join(report.reasons)
+    assert 'mmexport checkpoint' in ' '.join(report.reasons)
 
 
 def test_a_failed_artifact_never_replaces_a_good_one(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mmexport.diagnosis import Diagnosis
-from mmexport.diagnosis.repro import _read, alone, same_error
+from mmexport.diagnosis.repro import _read, run_alone, same_error
 from tests.diagnosis.planted import FAULTS, diagnosed
 
 
@@ -65,4 +65,4 @@ def test_a_repro_that_does_not_fail_is_removed(code: str, shown: str | None, tmp
     message = 'lowering failed: ValueError: boxes must be sorted'
     actual = Diagnosis('onnx', 'lowering', 'part', 'Part', None, None, None, None, message, None, None)
     (tmp_path / 'repro.py').write_text(code)
-    assert alone(tmp_path / 'repro.py', actual) == shown
+    assert run_alone(tmp_path / 'repro.py', actual) == shown

@@ -68,7 +68,7 @@ def test_a_failed_row_comes_with_its_diagnosis_and_repro(tmp_path: Path, monkeyp
     seeded_at(job, weights)
     monkeypatch.setattr('mmseg.models.backbones.erfnet.NonBottleneck1d.forward', planted)
     # In a process of its own nothing is planted, and the repro would show nothing.
-    monkeypatch.setattr('mmexport.diagnosis.session.alone', lambda place, found: 'alone it ends with another error: planted')
+    monkeypatch.setattr('mmexport.diagnosis.session.run_alone', lambda place, found: 'alone it ends with another error: planted')
     progress = list(run(job, weights))
     # The outputs, then the diagnosis: a job that runs out of time keeps what it knows.
     assert [rows[0]['complete'] for rows in progress] == [True, True]

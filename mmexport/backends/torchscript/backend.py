@@ -66,6 +66,7 @@ class TorchScript(Backend):
         if remaining:
             raise LoweringError(f'the graph still names devices: {", ".join(sorted(set(remaining)))}; mmexport audit shows the lines')
         steps.update(device_literals=0, dtype_literals=dtype_literals(frozen.graph))
+        steps['summary'] = self.summary(steps)
         manifest = self.signed(manifest, steps)
         folder.mkdir(parents=True, exist_ok=True)
         self._save(frozen, str(folder / FILE), {INSIDE: json.dumps(manifest)})

@@ -32,7 +32,7 @@ def test_exported_program_keeps_user_warnings(capfd: pytest.CaptureFixture[str])
         warnings.simplefilter('error')
         actual = exported_program(model, torch.zeros(1, 3, 128, 128), AXES)  # type: ignore[arg-type]
     line = next(number for number, text in enumerate(open(__file__), 1) if "warn('a line" in text)
-    assert warned(actual) == [f'{__file__}:{line}: a line of the user']
+    assert warned(actual) == [dict(file=__file__, line=line, message='a line of the user')]
     # Formats that share the program have it too.
     assert warned(exported_program(model, torch.zeros(1, 3, 128, 128), AXES)) == warned(actual)  # type: ignore[arg-type]
     sys.stderr.flush()
