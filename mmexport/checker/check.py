@@ -16,7 +16,7 @@ from torch import Tensor
 from .admission import Refusal
 from .compare import compare
 from .comparison import REFUSED, WRITES, Comparison
-from .files import Runner, add_runner, load, runner_of, stale
+from .files import Runner, add_runner, load, reason_of, runner_of, stale
 from .foreign import SCHEMA, refuse_foreign, schema_of
 from .judging import judge_samples
 from .reduced import FULL
@@ -166,12 +166,6 @@ def _cpu(outputs: Any) -> tuple[Tensor, ...]:
 
 def _all(outputs: Any) -> Sequence[Any]:
     return outputs if isinstance(outputs, (tuple, list)) else (outputs,)
-
-
-def reason_of(exc: Exception) -> str:
-    """Return the last line of an error's message."""
-    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else '(no message)'
 
 
 def _exact_arithmetic() -> None:

@@ -53,12 +53,17 @@ def load(folder: Path, manifest: Mapping[str, Any], device: torch.device) -> Gua
         raise
     except Exception as exc:
         if others := _other_versions(manifest, getattr(module, 'PACKAGES', ('torch',))):
-            lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-            raise ValueError(f'{manifest["file"]} was written with {others}, and does not load: {type(exc).__name__}: '
-                             f'{lines[-1][:200] if lines else "no message"}; check it with that version, or export again') from exc
+            raise ValueError(f'{manifest["file"]} was written with {others}, and does not load: {type(exc).__name__}: {reason_of(exc)}; '
+                             'check it with that version, or export again') from exc
         raise
     _check_names(manifest, dict(module.names(runner)) if hasattr(module, 'names') else {})
     return Guarded(runner, manifest)
+
+
+def reason_of(exc: Exception) -> str:
+    """Return the last line of an error's message."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else '(no message)'
 
 
 def _other_versions(manifest: Mapping[str, Any], packages: Sequence[str]) -> str:
