@@ -18,6 +18,7 @@ from common import quiet
 
 from mmexport.checker.files import load
 from mmexport.checker.samples import read_samples
+from mmexport.report.label_maps import colours
 
 HEIGHT, GAP, BAR = 256, 6, 22
 TITLES = ('photograph', 'unpatched eager', 'exported file', 'difference')
@@ -39,7 +40,7 @@ def main() -> None:
     with torch.no_grad():
         actual = run(sample.image)[position][0].numpy()
     differs = np.where(expected != actual, 255, 0).astype(np.uint8)
-    panels = [_photograph(sample.image[0], manifest['preprocessing']), _colours(expected), _colours(actual),
+    panels = [_photograph(sample.image[0], manifest['preprocessing']), colours(expected), colours(actual),
               np.repeat(differs[..., None], 3, axis=-1)]
     args.out.parent.mkdir(parents=True, exist_ok=True)
     cv2.imwrite(str(args.out), _joined(panels), [cv2.IMWRITE_PNG_COMPRESSION, 9])
@@ -51,12 +52,6 @@ def _photograph(image: torch.Tensor, preprocessing: dict[str, Any]) -> np.ndarra
     mean, std = (torch.tensor(preprocessing[key]).view(3, 1, 1) for key in ('mean', 'std'))
     picture = (image * std + mean).clamp(0, 255).permute(1, 2, 0).numpy().astype(np.uint8)
     return picture[..., ::-1] if preprocessing['channel_order'].lower() == 'rgb' else picture
-
-
-def _colours(labels: np.ndarray) -> np.ndarray:
-    """Return a fixed colour for each label: (H, W) -> (H, W, 3)."""
-    return np.stack([(labels.astype(np.int64) * factor + shift) % 256 for factor, shift in ((37, 60), (91, 120), (151, 200))],
-                    axis=-1).astype(np.uint8)
 
 
 def _joined(panels: list[np.ndarray]) -> np.ndarray:

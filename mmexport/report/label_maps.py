@@ -3,16 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..adapters import Adapter
 from ..errors import UnsupportedModelError
 from ..inputs.synthetic import photograph, picture
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def draw_label_maps(adapter: Adapter, file: Path, shape: Sequence[int], device: torch.device, input_img: str | None, path: Path) -> float:
@@ -36,12 +33,13 @@ def draw_label_maps(adapter: Adapter, file: Path, shape: Sequence[int], device: 
         eager = adapter.run_on(image)[0][0].cpu()
         exported = torch.jit.load(str(file), map_location=device)(image)[0][0].cpu()
     shown = (image if adapter.preprocess.inside else adapter.preprocess.undo(image))[0].clamp(0, 255).permute(1, 2, 0)
-    cv2.imwrite(str(path), np.concatenate([shown.cpu().numpy().astype(np.uint8), _colours(eager), _colours(exported)], axis=1))
+    drawn = shown.cpu().numpy().astype(np.uint8)
+    cv2.imwrite(str(path), np.concatenate([drawn, colours(eager.numpy()), colours(exported.numpy())], axis=1))
     return float((eager == exported).double().mean())
 
 
-def _colours(labels: Tensor) -> Any:
-    """Return a fixed colour for each label: (H, W) -> (H, W, 3)."""
+def colours(labels: Any) -> Any:
+    """Return a fixed colour for each label: (H, W) -> (H, W, 3), arrays of numpy."""
     import numpy as np
-    values = labels.numpy().astype(np.int64)
+    values = labels.astype(np.int64)
     return np.stack([(values * factor + shift) % 256 for factor, shift in ((37, 60), (91, 120), (151, 200))], axis=-1).astype(np.uint8)
