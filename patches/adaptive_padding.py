@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from mmexport.ops.sizes import reaching
+from mmexport.ops.sizes import same_padding
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -29,7 +29,7 @@ class AdaptivePadding(Patch):
 
 
 def _get_pad_shape(module: Any, input_shape: Any) -> tuple[Any, ...]:
-    return tuple(reaching(*axis) for axis in zip(input_shape, module.kernel_size, module.stride, module.dilation, strict=True))
+    return tuple(same_padding(*axis) for axis in zip(input_shape, module.kernel_size, module.stride, module.dilation, strict=True))
 
 
 def _forward(module: Any, x: Tensor) -> Tensor:

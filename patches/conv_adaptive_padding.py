@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from mmexport.ops.sizes import reaching
+from mmexport.ops.sizes import same_padding
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -27,7 +27,7 @@ class ConvAdaptivePadding(Patch):
 
 
 def _forward(module: Any, x: Tensor) -> Tensor:
-    high, wide = (reaching(*axis) for axis in zip(x.shape[-2:], module.kernel_size, module.stride, module.dilation, strict=True))
+    high, wide = (same_padding(*axis) for axis in zip(x.shape[-2:], module.kernel_size, module.stride, module.dilation, strict=True))
     # Padding that hangs on no size is a number, and mostly none.
     if not (isinstance(high, int) and isinstance(wide, int) and high == wide == 0):
         x = F.pad(x, [wide // 2, wide - wide // 2, high // 2, high - high // 2])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mmexport.ops.sizes import missing
+from mmexport.ops.sizes import padding_to_multiple
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -30,7 +30,7 @@ class InterlacedAttention(Patch):
 def _forward(head: Any, inputs: Any) -> Tensor:
     x = residual = head.in_conv(head._transform_inputs(inputs))
     height, width = x.shape[2:]
-    high, wide = (missing(side, step) for side, step in zip((height, width), head.down_factor, strict=True))
+    high, wide = (padding_to_multiple(side, step) for side, step in zip((height, width), head.down_factor, strict=True))
     # Half of what is missing, from numbers that are never negative: torch takes the size out of `wide // 2`, and the integer division of
     # ONNX and OpenVINO rounds a negative one up.
     top, left = (height + high + height) // 2 - height, (width + wide + width) // 2 - width

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from mmexport.ops.sizes import missing
+from mmexport.ops.sizes import padding_to_multiple
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -44,7 +44,7 @@ def _padded(original: Callable[..., Any]) -> Callable[..., Any]:
         batch, length, channels = query.shape
         height, width = hw_shape
         side = module.window_size
-        right, below = missing(width, side), missing(height, side)
+        right, below = padding_to_multiple(width, side), padding_to_multiple(height, side)
         whole = F.pad(query.view(batch, height, width, channels), (0, 0, 0, right, 0, below))
         high, wide = whole.shape[1], whole.shape[2]
         x: Tensor = original(module, whole.view(batch, high * wide, channels), (high, wide))

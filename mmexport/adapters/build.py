@@ -24,18 +24,18 @@ def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'fin
     if any(cls.__name__ in UNSUPPORTED for cls in type(model).__mro__):
         raise UnsupportedModelError(f'{type(model).__name__} predicts depth, which is no task of mmexport yet: its values are no labels')
     ADAPTERS.import_from_location()
-    known = ADAPTERS.module_dict
+    tasks = ADAPTERS.module_dict
     if task is not None:
-        if task not in known:
-            raise UnsupportedModelError(f'export.task is {task!r}; there are {", ".join(known)}')
-        if not known[task].matches(model):
+        if task not in tasks:
+            raise UnsupportedModelError(f'export.task is {task!r}; there are {", ".join(tasks)}')
+        if not tasks[task].matches(model):
             raise UnsupportedModelError(f'export.task is {task!r}, which does not fit a {type(model).__name__}; leave it out to have it '
                                         'inferred')
-        return known[task](model, outputs, normalize)  # type: ignore[no-any-return]
-    for cls in known.values():
+        return tasks[task](model, outputs, normalize)  # type: ignore[no-any-return]
+    for cls in tasks.values():
         if cls.automatic and cls.matches(model):
             return cls(model, outputs, normalize)  # type: ignore[no-any-return]
-    raise UnsupportedModelError(f'no adapter knows {type(model).__name__} (there are {", ".join(known)}); write one, register it '
+    raise UnsupportedModelError(f'no adapter knows {type(model).__name__} (there are {", ".join(tasks)}); write one, register it '
                                 'with @ADAPTERS.register_module() and name its module in custom_imports')
 
 

@@ -52,7 +52,7 @@ class Backend:
     def finished(self, file: Path, manifest: dict[str, Any]) -> Artifact:
         """Write the manifest beside the file and return both as an artifact."""
         facts = manifest.get(self.name, {})
-        if lines := self.summary(facts):
+        if 'summary' not in facts and (lines := self.summary(facts)):
             facts['summary'] = lines
         artifact = Artifact(self.name, file, manifest)
         artifact.write_manifest()
@@ -116,13 +116,13 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
         ConfigError: there is no such backend.
         SetupError: it needs what is not installed.
     """
-    words = _words()
+    classes = _words()
     if isinstance(spec, str):
-        spec = {'type': words.get(spec.lower(), spec)}
+        spec = {'type': classes.get(spec.lower(), spec)}
     if spec.get('type') not in BACKENDS.module_dict:
-        close = get_close_matches(str(spec.get('type')).lower(), words, 1)
+        close = get_close_matches(str(spec.get('type')).lower(), classes, 1)
         raise ConfigError(f"there is no backend {spec.get('type')!r}" + (f', is it meant to be {close[0]}' if close else '')
-                          + f"; there are {', '.join(sorted(words))}")
+                          + f"; there are {', '.join(sorted(classes))}")
     try:
         # The registry's build() is not used: it warns if the default scope is another one.
         backend: Backend = BACKENDS.module_dict[spec['type']](**{key: value for key, value in spec.items() if key != 'type'})
@@ -154,8 +154,8 @@ def installed_backends() -> list[str]:
 
 def availability() -> dict[str, str | None]:
     """Return for each backend's word the reason why it is not available, or None; TorchScript first."""
-    words = sorted(_words().items(), key=lambda item: (item[0] != 'torchscript', item[0]))
-    return {word: BACKENDS.module_dict[name]().unavailable() for word, name in words}
+    classes = sorted(_words().items(), key=lambda item: (item[0] != 'torchscript', item[0]))
+    return {word: BACKENDS.module_dict[name]().unavailable() for word, name in classes}
 
 
 def named_backends(words: Sequence[str]) -> list[str]:
@@ -178,7 +178,7 @@ def _words() -> dict[str, str]:
     """Return the registered class name by command-line word."""
     BACKENDS.import_from_location()
     # A class derived from a backend inherits its word; the first one, mmexport's own, keeps it.
-    words: dict[str, str] = {}
+    classes: dict[str, str] = {}
     for name, cls in BACKENDS.module_dict.items():
-        words.setdefault(cls.name, name)
-    return words
+        classes.setdefault(cls.name, name)
+    return classes

@@ -23,8 +23,8 @@ def input_specs_of(module: Any) -> tuple[InputSpec, ...]:
 
 def inputs_for(module: Any, picture: Tensor) -> tuple[Tensor, ...]:
     """Return the inputs that an adapter takes for a picture; of another module the picture."""
-    made: tuple[Tensor, ...] = module.inputs_of(picture) if hasattr(module, 'inputs_of') else (picture,)
-    return made
+    inputs: tuple[Tensor, ...] = module.inputs_of(picture) if hasattr(module, 'inputs_of') else (picture,)
+    return inputs
 
 
 def generic(example: Tensor, dynamic: Sequence[str], multiple: int = 1) -> Tensor:

@@ -67,11 +67,11 @@ def inputs_for_branches(log: BranchLog, ranges: Ranges, multiple: int, scene: Ca
     avoided: set[Key] = set()
     for _ in range(ROUNDS):
         axes = [axis for axis, name in enumerate(AXES) if name in ranges]
-        left = still_unresolved(log, unresolved)
-        outside = inputs_outside(log.shapes, left.values(), keep, axes)
-        if not left or not outside:
+        remaining = still_unresolved(log, unresolved)
+        outside = inputs_outside(log.shapes, remaining.values(), keep, axes)
+        if not remaining or not outside:
             break
-        avoided |= set(left)
+        avoided |= set(remaining)
         given_up += outside
         ranges = give_up(log, outside, ranges)
         for corner in untried_corners(log, ranges):
@@ -80,9 +80,9 @@ def inputs_for_branches(log: BranchLog, ranges: Ranges, multiple: int, scene: Ca
     search.samples += _plain(log, plain, add, every_picture)
     looked = log.why_pictures and (f'sizes were looked at on pictures of up to {PICTURE // log.channels} pixels, for without values the '
                                    f'model raises {log.why_pictures}')
-    left = still_unresolved(log, unresolved)
+    remaining = still_unresolved(log, unresolved)
     samples = [sample for sample in search.samples if sample.name not in given_up]
-    return BranchInputs(judge_branches(log, left, looked, avoided - set(left)), samples,
+    return BranchInputs(judge_branches(log, remaining, looked, avoided - set(remaining)), samples,
                    [name for name in given_up if all(sample.name != name for sample in search.samples)])
 
 
@@ -116,18 +116,18 @@ class _Search:
 
     def check(self, shape: Shape, name: str) -> None:
         try:
-            made = _first_clear(self.add, name, shape, self.scene)
+            sample = _first_clear(self.add, name, shape, self.scene)
         except InsufficientMargin:
             self.unclear.add(shape)
             # Whether it turns a branch must be known all the same.
             self.log.sweep(shape)
             return
-        if made is None:
+        if sample is None:
             # A size that eager refuses needs no check; the next round looks for another one.
             self.log.refuse(shape)
             return
-        self.samples.append(made[0])
-        self.log.runs[name], self.log.shapes[name] = made[1], shape
+        self.samples.append(sample[0])
+        self.log.runs[name], self.log.shapes[name] = sample[1], shape
 
 
 def _first_clear(add: Add, name: str, shape: Shape, scene: Callable[[Shape, int], Tensor]) -> tuple[Sample, Run] | None:

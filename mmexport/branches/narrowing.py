@@ -85,11 +85,11 @@ def _secant(log: BranchLog, key: Key, one: Shape, two: Shape, axis: int, low: Se
         root = one[axis] - log.margin(key, one) * (one[axis] - two[axis]) / rise
         sides = sorted({min(max(int(root + part * (one[axis] - two[axis]) / 4) // step[axis] * step[axis], low[axis]), high[axis])
                         for part in (0, 1, -1)} | {min(max(int(root) // step[axis] * step[axis] + step[axis], low[axis]), high[axis])})
-        tried = [along(one, axis, side) for side in sides]
-        for shape in tried:
+        candidates = [along(one, axis, side) for side in sides]
+        for shape in candidates:
             if log.turns(key, shape):
                 return shape
-        runs = {shape: log.sweep(shape) for shape in tried if shape not in (one, two)}
+        runs = {shape: log.sweep(shape) for shape in candidates if shape not in (one, two)}
         reached = [shape for shape, run in runs.items() if key in run.conditions and not run.error]
         if not reached:
             return None

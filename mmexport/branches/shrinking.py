@@ -17,18 +17,18 @@ def inputs_outside(shapes: Mapping[str, Shape], avoid: Collection[Shape], keep: 
         keep: names of those that stay.
         axes: those that are open; each of them keeps more than one size.
     """
-    left = dict(shapes)
+    inside = dict(shapes)
     for shape in sorted(avoid):
-        if not _inside(shape, _box(left.values())):
+        if not _inside(shape, _box(inside.values())):
             continue
-        sides = [{name: other for name, other in left.items() if (other[axis] - shape[axis]) * sign > 0}
+        sides = [{name: other for name, other in inside.items() if (other[axis] - shape[axis]) * sign > 0}
                  for axis in axes for sign in (1, -1)]
         sides = [side for side in sides if all(name in side for name in keep) and all(
             len({other[axis] for other in side.values()}) > 1 for axis in axes)]
         if not sides:
             return []
-        left = max(sides, key=len)
-    return [name for name in shapes if name not in left]
+        inside = max(sides, key=len)
+    return [name for name in shapes if name not in inside]
 
 
 def give_up(log: BranchLog, names: Collection[str], ranges: Ranges) -> Ranges:
@@ -42,16 +42,16 @@ def give_up(log: BranchLog, names: Collection[str], ranges: Ranges) -> Ranges:
 
 def untried_corners(log: BranchLog, ranges: Ranges) -> list[Shape]:
     """Return the corners of height and width that no input has, at the smallest batch."""
-    tried = set(log.shapes.values())
-    batch = min(shape[0] for shape in tried)
-    sides = [ranges.get(name, (next(iter(tried))[axis],) * 2) for axis, name in enumerate(AXES)]
-    return sorted({(batch, height, width) for height in sides[1] for width in sides[2]} - tried)
+    checked = set(log.shapes.values())
+    batch = min(shape[0] for shape in checked)
+    sides = [ranges.get(name, (next(iter(checked))[axis],) * 2) for axis, name in enumerate(AXES)]
+    return sorted({(batch, height, width) for height in sides[1] for width in sides[2]} - checked)
 
 
 def still_unresolved(log: BranchLog, turning: Mapping[Key, Shape]) -> dict[Key, Shape]:
     """Return those of `turning` that no verified input turns yet."""
-    left = log.open_keys('size')
-    return {key: shape for key, shape in turning.items() if key in left and log.turns(key, shape)}
+    open_keys = log.open_keys('size')
+    return {key: shape for key, shape in turning.items() if key in open_keys and log.turns(key, shape)}
 
 
 def _box(shapes: Collection[Shape]) -> tuple[Shape, Shape]:

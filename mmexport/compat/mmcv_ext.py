@@ -1,8 +1,9 @@
 """Provide a substitute for ``mmcv._ext`` if mmcv has no compiled ops. This is so with mmcv-lite, or after a failed build.
 
 mmdet 3.3 and mmseg 1.2 import ``mmcv.ops`` at their top, which imports the extension, although most of their models never call it.
-The stand-in lets those models be built; an op that is really called raises an error that names it. A real ``mmcv._ext`` has
-precedence: the finder is last on ``sys.meta_path``. Checked with mmcv-lite 2.1.0.
+The stand-in lets those models be built, and has the reference kernels of `mmexport/ops/*/reference.py` for what inference calls; another
+op raises an error that names it when it is called. A real ``mmcv._ext`` has precedence: the finder is last on ``sys.meta_path``. Checked
+with mmcv-lite 2.1.0.
 """
 from __future__ import annotations
 
@@ -10,12 +11,46 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Callable
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from ..errors import MissingOpError, SetupError
 
 NAME = 'mmcv._ext'
+# The reference kernels that were called in this process, and what each was compared with.
+_called: dict[str, str] = {}
+
+
+@cache
+def reference_kernels() -> dict[str, Callable[..., Any]]:
+    """Return mmexport's own kernels by the name that mmcv gives them.
+
+    Each has an attribute ``compared``: what the tests compare it with.
+
+    Their files are loaded by path: a kernel judges the patch of its op, and importing the op's package would import that too.
+    """
+    kernels: dict[str, Callable[..., Any]] = {}
+    for file in sorted((Path(__file__).parents[1] / 'ops').glob('*/reference.py')):
+        spec = spec_from_file_location(f'mmexport_reference_{file.parent.name}', file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        for name, kernel in module.KERNELS.items():
+            kernel.compared = module.COMPARED
+            kernels[name] = kernel
+    return kernels
+
+
+def called_kernels() -> dict[str, str]:
+    """Return the reference kernels that were called so far, and what each was compared with."""
+    return dict(sorted(_called.items()))
 
 
 class _StandIn(ModuleType):
@@ -23,14 +58,35 @@ class _StandIn(ModuleType):
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith('__'):
             raise AttributeError(op)
+        kernel = _kernel(op) if op in reference_kernels() else _missing(op)
+        kernel.__name__ = op
+        setattr(self, op, kernel)
+        return kernel
 
-        def missing(*args: Any, **kwargs: Any) -> Any:
+
+def _kernel(op: str) -> Callable[..., Any]:
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.jit.is_tracing() or any(isinstance(arg, Tensor) and type(arg) not in (Tensor, nn.Parameter) for arg in args):
             raise MissingOpError(
-                f"the compiled op mmcv._ext.{op} was called, but the installed mmcv has no compiled ops. Install a full mmcv: "
-                "pip uninstall mmcv-lite, then 'mim install \"mmcv>=2.0,<2.2\"' or build mmcv from source with MMCV_WITH_OPS=1")
+                f'mmcv._ext.{op} was called while the model was lowered: it has no standard form, and no patch replaces what calls it. '
+                "Write a patch for the caller (docs/patches.md), or export what comes before it with export.outputs='raw'")
+        kernel = reference_kernels()[op]
+        _called[op] = kernel.compared  # type: ignore[attr-defined]
+        return kernel(*args, **kwargs)
 
-        missing.__name__ = op
-        return missing
+    return call
+
+
+def _missing(op: str) -> Callable[..., Any]:
+
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        raise MissingOpError(
+            f'the compiled op mmcv._ext.{op} was called, but the installed mmcv has no compiled ops, and mmexport has no kernel of its own '
+            "for it. Install a full mmcv: pip uninstall mmcv-lite, then 'mim install \"mmcv>=2.0,<2.2\"' or build mmcv from source with "
+            'MMCV_WITH_OPS=1')
+
+    return missing
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -41,13 +41,13 @@ class Tags:
         self.outside, self.names = outside, names
 
     def __getitem__(self, tensor: Tensor) -> Tag:
-        known: Tag | None = self._tags.get(tensor)
-        if known is None:
-            _, known = self.outside.get(id(tensor), (tensor, Tag(CPU, 'constructor', 'a tensor from torch.Tensor(...) or its kin')))
-            if not known.origin.file:
-                known = replace(known, origin=self.here())
-            self._tags[tensor] = known
-        return known
+        tag: Tag | None = self._tags.get(tensor)
+        if tag is None:
+            _, tag = self.outside.get(id(tensor), (tensor, Tag(CPU, 'constructor', 'a tensor from torch.Tensor(...) or its kin')))
+            if not tag.origin.file:
+                tag = replace(tag, origin=self.here())
+            self._tags[tensor] = tag
+        return tag
 
     def __setitem__(self, tensor: Tensor, tag: Tag) -> None:
         self._tags[tensor] = tag

@@ -55,10 +55,10 @@ class VirtualDevices(TorchFunctionMode):
             return self._type_name(args[0])
         requested, args, kwargs = self._without_devices(name, args, kwargs)
         before = [tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, Tensor)]
-        known = [self.tags[tensor] for tensor in before]
-        tag = self.results.tag_of_result(name, args, before, known, requested)
-        result = self._call(name, func, args, kwargs, before, known)
-        return self._tagged(name, result, tag, before, known)
+        tags = [self.tags[tensor] for tensor in before]
+        tag = self.results.tag_of_result(name, args, before, tags, requested)
+        result = self._call(name, func, args, kwargs, before, tags)
+        return self._tagged(name, result, tag, before, tags)
 
     # Questions
 

@@ -1,5 +1,5 @@
 """Diagnose a failed format: the smallest module that fails, the line, the cause and the remedy."""
-from .finding import Diagnosis
+from .diagnosis import Diagnosis
 from .session import DiagnosisSession
 
 __all__ = ['DiagnosisSession', 'Diagnosis']

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..adapters import Adapter
 from ..branches import Site
-from .finding import Diagnosis
+from .diagnosis import Diagnosis
 from .remedies import BRANCHES
 
 

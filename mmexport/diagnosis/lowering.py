@@ -8,7 +8,7 @@ from ..adapters import Adapter
 from ..backends import Backend
 from ..errors import Fact, LoweringError, first_line
 from .calls import Call, list_calls, record
-from .finding import Diagnosis, Say, make_diagnosis
+from .diagnosis import Diagnosis, Say, make_diagnosis
 from .parts import Part
 from .places import operator_of, place_of
 

@@ -15,7 +15,7 @@ from ..backends import Backend
 from ..checker.comparison import SLACK, WORST
 from ..errors import Fact, first_line
 from .calls import Call, list_calls, record, tensors_of
-from .finding import Diagnosis, Say, class_lines, make_diagnosis
+from .diagnosis import Diagnosis, Say, class_lines, make_diagnosis
 from .remedies import Reason
 from .tapped import INPUT, Tapped, Values
 

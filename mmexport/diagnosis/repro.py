@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..backends import Backend
 from ..compat.pytree import tree_unflatten
-from .finding import Diagnosis
+from .diagnosis import Diagnosis
 from .parts import Part
 
 HEAD = '''"""{title}

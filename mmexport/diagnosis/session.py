@@ -25,7 +25,7 @@ from ..verification.expected import model_floors
 from ..verification.patched_eager import patched_rows
 from ..verification.verify import Verification
 from .branch import at_branch
-from .finding import Diagnosis, make_diagnosis
+from .diagnosis import Diagnosis, make_diagnosis
 from .inplace import find_inplace_write
 from .lowering import why_not_lowered
 from .parity import Refused, why_patched_differs, why_wrong
@@ -57,8 +57,8 @@ class DiagnosisSession:
             return
         with self._looking(f'Looking for what {backend.name} cannot lower', backend.name), adapter.unguarded():
             image = self._example(backend, example)
-            other = _larger(image, self.dynamic, self.multiple)
-            diagnosis, part = why_not_lowered(backend, adapter, image, other, error, self.step.say)
+            larger = _larger(image, self.dynamic, self.multiple)
+            diagnosis, part = why_not_lowered(backend, adapter, image, larger, error, self.step.say)
             self._keep(diagnosis, backend, part)
 
     def on_parity(self, backends: Sequence[Backend], adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification],

@@ -83,6 +83,6 @@ def parts(cfg: Config, common: dict[str, Any]) -> Iterator[tuple[str, str | None
 
 
 def _for_part(cfg: Config, task: str) -> Config:
-    other = copy.deepcopy(cfg)
-    other.merge_from_dict({'export.task': task, 'export.outputs': 'raw', 'export.inputs.image': None})
-    return other
+    part_cfg = copy.deepcopy(cfg)
+    part_cfg.merge_from_dict({'export.task': task, 'export.outputs': 'raw', 'export.inputs.image': None})
+    return part_cfg

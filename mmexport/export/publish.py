@@ -24,8 +24,8 @@ def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Rep
     ``report.json`` in the root is a link to the one in the first backend's folder: file and report change in the same step, so that a
     kill never leaves one run's file under another run's report.
     """
-    made = report.artifacts
-    for artifact in made:
+    artifacts = report.artifacts
+    for artifact in artifacts:
         _refuse_what_was_changed(artifact)
         if keep:
             keep_samples(artifact, samples, report.tolerance)
@@ -33,17 +33,17 @@ def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Rep
     report = replace(report, artifacts=tuple(
         Artifact(artifact.backend, root / artifact.backend / artifact.file.name,
                  artifact.write_manifest(verified=report.passed_in(artifact.backend)))
-        for artifact, root in zip(made, roots, strict=True)))
-    for artifact, root in zip(made, roots, strict=True):
+        for artifact, root in zip(artifacts, roots, strict=True)))
+    for artifact, root in zip(artifacts, roots, strict=True):
         write_json(artifact.folder / REPORT, report.as_dict())
         publish(artifact.folder, root / artifact.backend)
         if root == report.work_dir:
             _forget_failure(report.work_dir / FAILED, artifact.backend)
-    if not made:
+    if not artifacts:
         # No artifact was made: earlier ones stay, and the reasons are written to a report under ``failed/``.
         (report.work_dir / FAILED).mkdir(parents=True, exist_ok=True)
         write_json(report.work_dir / FAILED / REPORT, report.as_dict())
-    for artifact, root in reversed(list(zip(made, roots, strict=True))):
+    for artifact, root in reversed(list(zip(artifacts, roots, strict=True))):
         link(root / REPORT, f'{artifact.backend}/{REPORT}')
     if report.work_dir not in roots:
         # A good file of an earlier run stays where it is, with its own report; what this run says is that it failed.

@@ -8,6 +8,7 @@ import torch
 
 from ..backends.base import format_packages
 from ..compat import provide_mmcv_ext
+from ..compat.mmcv_ext import called_kernels
 from ..compat.packages import installed_version, mmcv_distribution
 
 # Beside torch, mmcv and what a file goes through after torch.
@@ -15,8 +16,13 @@ VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'onedl-mmsegment
 
 
 def versions() -> dict[str, Any]:
-    """Return the versions by name, and whether mmcv's ops are compiled."""
+    """Return the versions by name.
+
+    ``mmcv_ops`` says whether mmcv's ops are compiled, ``reference_kernels`` which of mmexport's own were called instead.
+    """
     result: dict[str, Any] = {'python': platform.python_version(), 'torch': torch.__version__, 'mmcv_ops': provide_mmcv_ext()}
+    if kernels := called_kernels():
+        result['reference_kernels'] = kernels
     name, version = mmcv_distribution()
     result[name] = version
     result.update({package: its for package in (*VERSIONED, *format_packages()) if (its := installed_version(package))})

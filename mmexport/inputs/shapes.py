@@ -123,9 +123,9 @@ def _sizes(shape: Shape, section: Mapping[str, Any], rules: SizeRules, dynamic: 
     sizes = {'wide': (low, high[1]), 'tall': (high[0], low), 'another size': (max(odd[0], low), max(odd[1], low)), 'small': (low, low),
              'large': (high[0], high[1])}
     sizes = {name: (size[0] if 'height' in dynamic else height, size[1] if 'width' in dynamic else width) for name, size in sizes.items()}
-    known = {tuple(picture) for picture in pictures} | {(height, width)}
+    taken = {tuple(picture) for picture in pictures} | {(height, width)}
     return {name: size for number, (name, size) in enumerate(sizes.items())
-            if size not in known and size not in list(sizes.values())[:number]}
+            if size not in taken and size not in list(sizes.values())[:number]}
 
 
 def _pair(size: Sequence[int]) -> tuple[int, int]:

@@ -70,8 +70,8 @@ def _meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     classes = [meta['classes']] if isinstance(meta['classes'], str) else meta['classes']
     names = [str(name) for name in classes]
     palette = meta.get('palette')
-    known = isinstance(palette, (list, tuple)) and len(palette) == len(names)
-    return {'classes': names, **({'palette': [list(map(int, colour)) for colour in palette]} if known and palette else {})}
+    has_palette = isinstance(palette, (list, tuple)) and len(palette) == len(names)
+    return {'classes': names, **({'palette': [list(map(int, colour)) for colour in palette]} if has_palette and palette else {})}
 
 
 def _metainfo_of(dataset: str, scope: str) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ def ceil_div(side: Any, step: int) -> Any:
     return (side + step - 1) // step
 
 
-def missing(side: Any, step: int) -> Any:
+def padding_to_multiple(side: Any, step: int) -> Any:
     """Return the difference to the next multiple of `step`; without a remainder, so that symbolic sizes stay simple."""
     return ceil_div(side, step) * step - side
 
@@ -42,14 +42,14 @@ def at_least_zero(side: Any) -> Any:
     return torch.sym_max(side, 0)
 
 
-def reaching(side: Any, kernel: int, stride: int, dilation: int) -> Any:
+def same_padding(side: Any, kernel: int, stride: int, dilation: int) -> Any:
     """Return the padding of "same" convolution.
 
     It is ``max((ceil(side / stride) - 1) * stride + reach - side, 0)`` with reach = (kernel - 1) * dilation + 1.
     Only what exceeds a multiple of the stride depends on the side.
     """
     reach = (kernel - 1) * dilation + 1
-    needed = (missing(side, stride) if stride > 1 else 0) + reach - stride
+    needed = (padding_to_multiple(side, stride) if stride > 1 else 0) + reach - stride
     return needed if reach >= stride else at_least_zero(needed)
 
 

@@ -56,9 +56,9 @@ class Applied:
     def untried(self, versions: Mapping[str, Any]) -> str | None:
         """Return which installed version the patch was not compared with, in words; None if it was."""
         installed = {name.replace('mmcv-lite', 'mmcv'): str(value).partition('+')[0] for name, value in versions.items()}
-        other = [f'{package} {installed[package]}' for package, *compared in (part.split() for part in self.upstream.split(','))
+        differing = [f'{package} {installed[package]}' for package, *compared in (part.split() for part in self.upstream.split(','))
                  if self.skipped is None and package in installed and installed[package] not in compared]
-        return f'{self.name} was checked on {self.upstream}, here is {", ".join(other)}' if other else None
+        return f'{self.name} was checked on {self.upstream}, here is {", ".join(differing)}' if differing else None
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), 'calls': self.calls.total()}

@@ -35,6 +35,8 @@ def render(report: Report, verbose: bool = False) -> Iterator[str]:
     ops = {'stand-in': 'without compiled ops (stand-in)', 'compiled': 'with compiled ops'}[report.versions['mmcv_ops']]
     yield f"{Path(report.config).name}: {report.task}, outputs '{report.outputs}', on {report.device}"
     yield f"torch {report.versions['torch']}, mmcv {ops}"
+    kernels = report.versions.get('reference_kernels', {})
+    yield from (f"  eager ran on mmexport's kernel {name}, which was compared with {what}" for name, what in kernels.items())
     if report.fit and (report.fit.missing or report.fit.unexpected or report.fit.misshaped):
         yield (f'checkpoint: {len(report.fit.missing)} keys missing, {len(report.fit.unexpected)} unexpected, '
                f'{len(report.fit.misshaped)} of another shape')
@@ -64,8 +66,8 @@ def _input_lines(report: Report) -> Iterator[str]:
     """Yield the inputs that were tried, what they span, and what was left out."""
     if not report.inputs:
         return
-    tried = ', '.join(f"{name} {'x'.join(map(str, (*shape[:1], *shape[2:])))}" for name, shape in report.inputs.items())
-    yield from wrap(f'inputs tried: {tried}', 80)
+    sizes = ', '.join(f"{name} {'x'.join(map(str, (*shape[:1], *shape[2:])))}" for name, shape in report.inputs.items())
+    yield from wrap(f'inputs tried: {sizes}', 80)
     if report.plan and report.plan.rules.fixed:
         yield 'sizes: the model takes one size only'
     elif report.plan and report.plan.rules.multiple_of > 1:
@@ -134,11 +136,11 @@ def _class_lines(artifact: Artifact, check: Verification) -> Iterator[str]:
     names = artifact.manifest.get('classes') or []
     never = [names[label] if label < len(names) else str(label) for label in classes['never']]
     count = len(classes['seen']) + len(never)
-    words = f"{len(classes['seen'])} of {count} classes are decided somewhere"
+    line = f"{len(classes['seen'])} of {count} classes are decided somewhere"
     if never:
         shown = ', '.join(never[:6]) + (f' and {len(never) - 6} more' if len(never) > 6 else '')
-        words += f'; never: {shown}: of those only the raw outputs were compared'
-    yield from (f'  {line}' for line in wrap(words, 78))
+        line += f'; never: {shown}: of those only the raw outputs were compared'
+    yield from (f'  {line}' for line in wrap(line, 78))
 
 
 def _figure(row: Comparison | None) -> str:

@@ -25,10 +25,10 @@ def write(rows: Sequence[Row], json_place: Path, md_place: Path) -> None:
 
 def _lines(rows: Sequence[Row]) -> Iterator[str]:
     shapes = {tuple(row['shape']) if row['shape'] else None for row in rows}
-    words = [f"`--shape {shape[0]} {shape[1]}`, or the model's own size where it takes one size only" if shape else 'its default shape'
+    sizes = [f"`--shape {shape[0]} {shape[1]}`, or the model's own size where it takes one size only" if shape else 'its default shape'
              for shape in sorted(shapes, key=str)]
     title, _, body = HEAD.partition('\n\n')
-    yield f'{title}\n\n' + textwrap.fill(body.format(shape=' and '.join(words)), 140) + '\n'
+    yield f'{title}\n\n' + textwrap.fill(body.format(shape=' and '.join(sizes)), 140) + '\n'
     formats = sorted({row['backend'] for row in rows}, key=lambda name: (name != 'torchscript', name))
     yield '| format | configs | pass | fail | folders | all of the folder pass |'
     yield '| --- | --- | --- | --- | --- | --- |'

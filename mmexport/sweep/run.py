@@ -34,9 +34,9 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
     missing = [job for job in (_what_is_missing(job, store, limit_s, limit_gb, again) for job in todo) if job.backends]
     count = sum(len(job.backends) for job in todo)
     done = count - sum(len(job.backends) for job in missing)
-    made = 0
+    stored = 0
     if not missing:
-        return made
+        return stored
     with _ray(address, workers) as ray:
         # A worker that is killed is started again, once; what a job's own process does is the business of `work`.
         remote = ray.remote(num_cpus=1, max_retries=1, retry_exceptions=False)(do)
@@ -57,9 +57,9 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
                 done += 1
                 if not lost:
                     store.keep(row)
-                    made += 1
+                    stored += 1
                 told(row, done, count)
-    return made
+    return stored
 
 
 def _what_is_missing(job: Job, store: Store, limit_s: float, limit_gb: float, again: bool) -> Job:

@@ -75,11 +75,11 @@ class BranchSearch:
         if not self.own_code or self.runs.note is not None or not runs:
             return network, []
         # A helper may be called in the network and outside it: then it is asked more often than the network alone asks.
-        known = {site for site in self.sites | set(network.branches.escaped)
+        network_sites = {site for site in self.sites | set(network.branches.escaped)
                  if not any(_times_asked(run, site) > _times_asked(self.runs.branches[name], site) for name, run in runs.items())}
         recorded = [sample for sample in samples if sample.name in runs]
         log = self._log(self._run_test_step, recorded, dict(runs))
-        log.judges = lambda site: site.in_user_code and site not in known
+        log.judges = lambda site: site.in_user_code and site not in network_sites
         checks: list[PipelineCheck] = []
 
         def add(name: str, image: Tensor) -> tuple[Sample, Run] | None:
@@ -114,9 +114,9 @@ class BranchSearch:
         """Raise if the user accepts a branch that the model does not have."""
         for place in self._accepted:
             if self.runs.note is None and not any(is_place(place, site) for site in self.sites):
-                known = ', '.join(sorted({site.place for site in self.sites})) or 'none'
+                places = ', '.join(sorted({site.place for site in self.sites})) or 'none'
                 raise ConfigError(f'--accept-branch {place} (export.verify.accept_branches) names no branch of this model; '
-                                  f'those that it has: {known}')
+                                  f'those that it has: {places}')
 
     @property
     def _accepted(self) -> tuple[str, ...]:

@@ -87,10 +87,10 @@ def _stable_sample(adapter: Adapter, sample: Sample, image: Tensor, trials: Iter
     """
     for trial in range(CALMER):
         nudged = image + noise(image, OTHERS + trial, NUDGE)
-        other = _expected(adapter, sample.name, nudged, runs)
-        other = replace(other, floors=_floors(adapter, other, nudged, trials, tolerance, runs))
-        if not _jumps(other):
-            return other
+        nudged_sample = _expected(adapter, sample.name, nudged, runs)
+        nudged_sample = replace(nudged_sample, floors=_floors(adapter, nudged_sample, nudged, trials, tolerance, runs))
+        if not _jumps(nudged_sample):
+            return nudged_sample
     # Of the last run, branches were recorded of another image.
     _expected(adapter, sample.name, image, runs)
     return sample

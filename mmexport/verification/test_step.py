@@ -46,8 +46,8 @@ class PipelineCheck:
     def summary(self) -> str:
         if self.skipped:
             return f'not run: {self.skipped}'
-        words = f"{self.agreement:.3%} agrees ({'pass' if self.passed else 'FAIL'})"
-        return f'{words}, padding {self.padded[0]}x{self.padded[1]}' if any(self.padded) else words
+        result = f"{self.agreement:.3%} agrees ({'pass' if self.passed else 'FAIL'})"
+        return f'{result}, padding {self.padded[0]}x{self.padded[1]}' if any(self.padded) else result
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), 'passed': self.passed}

@@ -14,9 +14,9 @@ def test_missing_op_names_itself_and_the_remedy() -> None:
     if provide_mmcv_ext() == 'compiled':
         pytest.skip('this mmcv has the op')
     import torch
-    from mmcv.ops import nms
-    with pytest.raises(MissingOpError, match=r'mmcv\._ext\.nms.*mim install'):
-        nms(torch.tensor([[0.0, 0, 1, 1]]), torch.tensor([1.0]), 0.5)
+    from mmcv.ops import nms_rotated
+    with pytest.raises(MissingOpError, match=r'mmcv\._ext\.nms_rotated.*mim install'):
+        nms_rotated(torch.tensor([[0.0, 0, 1, 1, 0]]), torch.tensor([1.0]), 0.5)
 
 
 def test_a_real_extension_always_wins(tmp_path: object) -> None:

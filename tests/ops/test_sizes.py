@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from mmexport.backends.exported.program import unavailable
-from mmexport.ops.sizes import at_least_zero, ceil_div, equal, missing, scaled
+from mmexport.ops.sizes import at_least_zero, ceil_div, equal, padding_to_multiple, scaled
 
 CASES: dict[str, tuple[Callable[[Any], Any], Callable[[int], int]]] = {
     'scaled': (lambda side: scaled(side, 1.5), lambda side: int(side * 1.5)),
     'scaled by a whole number': (lambda side: scaled(side, 2), lambda side: 2 * side),
     'ceil_div': (lambda side: ceil_div(side, 4), lambda side: math.ceil(side / 4)),
-    'missing': (lambda side: missing(side, 4), lambda side: -side % 4),
+    'padding_to_multiple': (lambda side: padding_to_multiple(side, 4), lambda side: -side % 4),
     'at_least_zero': (lambda side: at_least_zero(side - 12), lambda side: max(side - 12, 0)),
     'equal': (lambda side: equal(side, 12), lambda side: int(side == 12)),
     'equal, the other way': (lambda side: equal(12, side), lambda side: int(side == 12)),

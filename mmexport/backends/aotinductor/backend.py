@@ -54,6 +54,6 @@ class AOTInductor(ProgramBackend):
             torch._inductor.aoti_compile_and_package(program, package_path=str(folder / self.file), inductor_configs=dict(options))
         return dict(compile_s=round(time.perf_counter() - started, 1), device=device, options=options)
 
-    def write(self, made: dict[str, Any], folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
-        manifest[self.name].update(made, input='contiguous float32; a package checks neither')
+    def write(self, converted: dict[str, Any], folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+        manifest[self.name].update(converted, input='contiguous float32; a package checks neither')
         return manifest

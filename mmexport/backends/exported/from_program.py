@@ -49,15 +49,15 @@ class ProgramBackend(Backend):
         """
         raise NotImplementedError
 
-    def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+    def write(self, converted: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
         """Write `file` from what `convert` made, and return the manifest with this format's facts; `names` are of the outputs."""
         raise NotImplementedError
 
-    def copied(self, made: Any) -> Any:
+    def copied(self, converted: Any) -> Any:
         """Return a copy of what `convert` made, if `write` or `cut` changes it."""
-        return made
+        return converted
 
-    def cut(self, made: Any, count: int) -> Any:
+    def cut(self, converted: Any, count: int) -> Any:
         """Return what `convert` made, with its first `count` outputs."""
         raise NotImplementedError
 
@@ -79,17 +79,17 @@ class ProgramBackend(Backend):
 
     def with_forms(self, forms: Mapping[str, str]) -> ProgramBackend:
         """Return this backend with other forms, by op."""
-        other = copy.copy(self)
-        other._other_forms = {**getattr(self, '_other_forms', {}), **forms}  # type: ignore[attr-defined]
-        return other
+        changed = copy.copy(self)
+        changed._other_forms = {**getattr(self, '_other_forms', {}), **forms}  # type: ignore[attr-defined]
+        return changed
 
     def exact(self) -> ProgramBackend:
         """Return this backend in full precision and without simplification, for probes."""
-        other = copy.copy(self)
+        changed = copy.copy(self)
         for option, plain in (('precision', 'fp32'), ('simplify', False)):
-            if hasattr(other, option):
-                setattr(other, option, plain)
-        return other
+            if hasattr(changed, option):
+                setattr(changed, option, plain)
+        return changed
 
     def cache_key(self) -> str:
         """Return the cache key of the results of probes: the backend with its options and package versions."""
@@ -117,22 +117,22 @@ class ProgramBackend(Backend):
             apart.mkdir(parents=True, exist_ok=True)
             plain: Any = build_backend(PLAIN)
             plain._written(program, apart, both, {**raw_manifest(manifest, raw), 'backend': PLAIN, PLAIN: {}}, adapter)
-            made = self._converted(adapter, cut_program(program, len(names)), folder, names, specs)
-            return self._written(made, folder, names, signed, adapter)
-        made = self._converted(adapter, program, folder, both, specs)
-        return self._written_with_raw(made, folder, names, signed, raw, adapter)
+            graph = self._converted(adapter, cut_program(program, len(names)), folder, names, specs)
+            return self._written(graph, folder, names, signed, adapter)
+        graph = self._converted(adapter, program, folder, both, specs)
+        return self._written_with_raw(graph, folder, names, signed, raw, adapter)
 
-    def _written_with_raw(self, made: Any, folder: Path, names: Sequence[str], signed: dict[str, Any], raw: Sequence[Any],
+    def _written_with_raw(self, graph: Any, folder: Path, names: Sequence[str], signed: dict[str, Any], raw: Sequence[Any],
                           adapter: Adapter) -> Artifact:
         """Write the graph twice: with its `raw` outputs for the check, and cut to `names` for the user."""
         apart, both = raw_folder(folder), [*names, *(str(spec['name']) for spec in raw)]
         apart.mkdir(parents=True, exist_ok=True)
-        self._written(self.copied(made), apart, both, raw_manifest(signed, raw), adapter)
-        return self._written(self.cut(made, len(names)), folder, names, signed, adapter)
+        self._written(self.copied(graph), apart, both, raw_manifest(signed, raw), adapter)
+        return self._written(self.cut(graph, len(names)), folder, names, signed, adapter)
 
-    def _written(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any], adapter: Adapter) -> Artifact:
+    def _written(self, graph: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any], adapter: Adapter) -> Artifact:
         try:
-            return self.finished(folder / self.file, self.write(made, folder, names, copy.deepcopy(manifest)))
+            return self.finished(folder / self.file, self.write(graph, folder, names, copy.deepcopy(manifest)))
         except LoweringError:
             raise
         except Exception as exc:

@@ -34,36 +34,36 @@ def choose_form(backend: ProgramBackend, device: torch.device, op: Op) -> tuple[
     """
     key = f'{backend.cache_key()} torch {torch.__version__} mmexport {__version__} {device.type} {op.name}'
     place = Path(gettempdir()) / f'mmexport-probes-{getattr(os, "getuid", int)()}.json'
-    known = _read(place)
-    if key in known:
-        tried: dict[str, bool | str] = {**known[key]}
+    cached = _read(place)
+    if key in cached:
+        results: dict[str, bool | str] = {**cached[key]}
     else:
-        tried = _tried(backend, device, op)
+        results = _try_forms(backend, device, op)
         # An error on the way (a full disk, a converter's defect) is not a result of the runtime; it is not cached.
-        if all(isinstance(right, bool) for right in tried.values()):
+        if all(isinstance(right, bool) for right in results.values()):
             draft = place.with_suffix(f'.{os.getpid()}')
-            draft.write_text(json.dumps({**known, key: tried}))
+            draft.write_text(json.dumps({**cached, key: results}))
             draft.replace(place)
-    chosen = next((form for form, right in tried.items() if right is True), None)
+    chosen = next((form for form, right in results.items() if right is True), None)
     if chosen is None:
         what = op.name.replace('_', ' ')
-        results = '; '.join(f'{form}: {"wrong" if right is False else right}' for form, right in tried.items())
-        raise LoweringError(f'{backend.name} ({key}) gets no form of {what} right ({results}); another version of the runtime may'
+        lines = '; '.join(f'{form}: {"wrong" if right is False else right}' for form, right in results.items())
+        raise LoweringError(f'{backend.name} ({key}) gets no form of {what} right ({lines}); another version of the runtime may'
                             + (f'. The result is cached in {place}: delete it to try again' if key in _read(place) else ''))
-    return chosen, {form: right is True for form, right in tried.items()}
+    return chosen, {form: right is True for form, right in results.items()}
 
 
-def _tried(backend: ProgramBackend, device: torch.device, op: Op) -> dict[str, bool | str]:
+def _try_forms(backend: ProgramBackend, device: torch.device, op: Op) -> dict[str, bool | str]:
     """Try form by form until one is right; return by form whether it is, or the error."""
-    tried: dict[str, bool | str] = {}
+    results: dict[str, bool | str] = {}
     for form in op.probed:
         try:
-            tried[form] = _right(backend, form, device, op)
+            results[form] = _right(backend, form, device, op)
         except Exception as exc:  # Runtimes raise exceptions of their own classes.
-            tried[form] = f'{type(exc).__name__}: {last_line(exc)}'
-        if tried[form] is True:
+            results[form] = f'{type(exc).__name__}: {last_line(exc)}'
+        if results[form] is True:
             break
-    return tried
+    return results
 
 
 def _right(backend: ProgramBackend, form: str, device: torch.device, op: Op) -> bool:

@@ -58,19 +58,19 @@ def exported_program(adapter: Adapter, example: Tensor, dynamic: Sequence[str], 
            repr(checked))
     if key not in programs:
         program = _export(adapter, example, dynamic, forms)
-        other = largest_checked(example, dynamic, checked, multiple) if checked else None
-        programs[key] = program if other is None else _holding_for(checked, program, other, adapter, dynamic, forms)
+        largest = largest_checked(example, dynamic, checked, multiple) if checked else None
+        programs[key] = program if largest is None else _holding_for(checked, program, largest, adapter, dynamic, forms)
     return programs[key]
 
 
-def _holding_for(checked: Mapping[str, Sequence[int]], program: ExportedProgram, other: Tensor, adapter: Adapter, dynamic: Sequence[str],
+def _holding_for(checked: Mapping[str, Sequence[int]], program: ExportedProgram, largest: Tensor, adapter: Adapter, dynamic: Sequence[str],
                  forms: dict[str, str]) -> ExportedProgram:
     """Return `program`, or one that takes all checked sizes. The other one is made with another example, where `program` refuses a size."""
     specs = input_specs_of(adapter)
     try:
-        if refused_corner(program, other, dynamic, checked, specs):
-            again = _export(adapter, other, dynamic, forms)
-            return program if refused_corner(again, other, dynamic, checked, specs) else again
+        if refused_corner(program, largest, dynamic, checked, specs):
+            again = _export(adapter, largest, dynamic, forms)
+            return program if refused_corner(again, largest, dynamic, checked, specs) else again
     except LoweringError:  # The first program may be enough: its checks say for which sizes.
         pass
     return program

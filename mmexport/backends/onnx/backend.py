@@ -64,18 +64,18 @@ class ONNX(TraceBackend):
         open_onnxruntime()
         return converted(program, self.opset, names, [spec.name for spec in inputs])
 
-    def copied(self, made: Any) -> Any:
+    def copied(self, converted: Any) -> Any:
         import onnx
         copy = onnx.ModelProto()
-        copy.CopyFrom(made)
+        copy.CopyFrom(converted)
         return copy
 
-    def cut(self, made: Any, count: int) -> Any:
-        del made.graph.output[count:]
-        return made
+    def cut(self, converted: Any, count: int) -> Any:
+        del converted.graph.output[count:]
+        return converted
 
-    def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
-        proto, half = self._finished(made, list(names), manifest['inputs'])
+    def write(self, converted: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+        proto, half = self._finished(converted, list(names), manifest['inputs'])
         if foreign := sorted({node.domain for node in nodes(proto)} - {'', 'ai.onnx'}):
             raise LoweringError(f'the graph has operators that are no standard ones, of {", ".join(foreign)}')
         written = next(entry.version for entry in proto.opset_import if entry.domain in ('', 'ai.onnx'))

@@ -64,14 +64,14 @@ class TraceBackend(ProgramBackend):
             both = [*names, *(str(spec['name']) for spec in raw)]
             axes = {spec.name: {index: name for name, index in spec.open_axes(dynamic).items()} for spec in specs}
             proto = traced_graph(adapter, inputs_for(adapter, example), both, axes, self.opset, self.forms)
-        made = self.from_proto(proto)
+        graph = self.from_proto(proto)
         reason = unavailable() or 'asked for by dynamo=False'
         signed = self.signed(manifest, dict(torch=torch.__version__, exporter='torch.onnx.export, TorchScript-based', why_traced=reason,
                                             **facts))
         folder.mkdir(parents=True, exist_ok=True)
         if not raw:
-            return self._written(made, folder, names, signed, adapter)
-        return self._written_with_raw(made, folder, names, signed, raw, adapter)
+            return self._written(graph, folder, names, signed, adapter)
+        return self._written_with_raw(graph, folder, names, signed, raw, adapter)
 
     def attempt(self, part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[Sequence[int]]) -> Run:
         if self.dynamo:

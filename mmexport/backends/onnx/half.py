@@ -38,11 +38,11 @@ def halved(proto: Any) -> tuple[Any, dict[str, Any]]:
 
 def _drop_repeated(graph: Any) -> None:
     """Remove duplicate casts: a value that a node reads twice gets two of one name."""
-    made: set[str] = set()
+    seen: set[str] = set()
     for node in list(graph.node):
-        if node.op_type == 'Cast' and node.output[0] in made:
+        if node.op_type == 'Cast' and node.output[0] in seen:
             graph.node.remove(node)
-        made.update(node.output)
+        seen.update(node.output)
 
 
 def sampling_locations(proto: Any) -> list[str]:

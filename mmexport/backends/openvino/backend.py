@@ -72,15 +72,15 @@ class OpenVINO(TraceBackend):
             port.get_tensor().set_names({name})
         return model
 
-    def cut(self, made: Any, count: int) -> Any:
-        for port in list(made.outputs)[count:]:
-            made.remove_result(port.get_node())
-        return made
+    def cut(self, converted: Any, count: int) -> Any:
+        for port in list(converted.outputs)[count:]:
+            converted.remove_result(port.get_node())
+        return converted
 
-    def write(self, made: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+    def write(self, converted: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
         openvino = open_openvino()
         hint, manifest['precision'] = HINTS[self.precision]
-        made.set_rt_info(hint, [*PLACE])
-        manifest[self.name].update(version=openvino.__version__, compile=dict(INFERENCE_PRECISION_HINT=hint), ops=len(made.get_ops()))
-        openvino.save_model(made, str(folder / self.file), compress_to_fp16=False)
+        converted.set_rt_info(hint, [*PLACE])
+        manifest[self.name].update(version=openvino.__version__, compile=dict(INFERENCE_PRECISION_HINT=hint), ops=len(converted.get_ops()))
+        openvino.save_model(converted, str(folder / self.file), compress_to_fp16=False)
         return manifest

@@ -81,9 +81,9 @@ class TensorRT(ProgramBackend):
         engines, left = engines_of(module)
         return dict(engines=engines, left_to_torch=left, compile_s=round(time.perf_counter() - started, 1))
 
-    def write(self, made: dict[str, Any], folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+    def write(self, converted: dict[str, Any], folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
         import torch_tensorrt
-        manifest[self.name].update(made, version=torch_tensorrt.__version__, precision=self.precision, tf32=False,
+        manifest[self.name].update(converted, version=torch_tensorrt.__version__, precision=self.precision, tf32=False,
                                    require_full_compilation=self.require_full_compilation, min_block_size=self.min_block_size,
                                    gpu=torch.cuda.get_device_name())
         return manifest

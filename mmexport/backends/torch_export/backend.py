@@ -37,14 +37,14 @@ class TorchExport(ProgramBackend):
                 inputs: Sequence[InputSpec] = (IMAGE,)) -> ExportedProgram:
         return program
 
-    def cut(self, made: ExportedProgram, count: int) -> ExportedProgram:
-        return cut_program(made, count)
+    def cut(self, program: ExportedProgram, count: int) -> ExportedProgram:
+        return cut_program(program, count)
 
-    def write(self, made: ExportedProgram, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
-        manifest[self.name].update(nodes=len(made.graph.nodes))
-        made = with_limits(made, manifest.get('inputs', ()))
+    def write(self, program: ExportedProgram, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
+        manifest[self.name].update(nodes=len(program.graph.nodes))
+        program = with_limits(program, manifest.get('inputs', ()))
         with silenced():
-            torch.export.save(made, folder / self.file, extra_files={INSIDE: json.dumps(manifest)})
+            torch.export.save(program, folder / self.file, extra_files={INSIDE: json.dumps(manifest)})
         return manifest
 
 

@@ -64,8 +64,8 @@ def _literals(graph: Any) -> list[Any]:
 
 def argument(node: Any, name: str) -> int | None:
     """Return the index of an operator's input with this name in its schema."""
-    known = node.kind().startswith('aten::') and '->' in node.schema()
-    names = [each.name for each in torch._C.parse_schema(node.schema()).arguments] if known else []
+    has_schema = node.kind().startswith('aten::') and '->' in node.schema()
+    names = [each.name for each in torch._C.parse_schema(node.schema()).arguments] if has_schema else []
     return names.index(name) if name in names else None
 
 

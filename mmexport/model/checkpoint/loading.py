@@ -77,8 +77,8 @@ def _computed(model: nn.Module, keys: set[str], rebuild: Callable[[], nn.Module]
         return whole
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(54321)
-        other = dict(rebuild().named_buffers())
-    return whole | {key for key in tables if key in other and torch.equal(other[key], buffers[key].to(other[key]))}
+        rebuilt = dict(rebuild().named_buffers())
+    return whole | {key for key in tables if key in rebuilt and torch.equal(rebuilt[key], buffers[key].to(rebuilt[key]))}
 
 
 def _is_read(key: str, computed: set[str]) -> bool:

@@ -128,8 +128,8 @@ class _Rewriting:
         inputs = list(node.all_input_nodes)
 
         def call(*values: Any) -> Any:
-            known = dict(zip(inputs, values, strict=True))
-            return decomposition(*fx.map_arg(node.args, known.__getitem__), **fx.map_arg(node.kwargs, known.__getitem__))
+            by_node = dict(zip(inputs, values, strict=True))
+            return decomposition(*fx.map_arg(node.args, by_node.__getitem__), **fx.map_arg(node.kwargs, by_node.__getitem__))
 
         key = _cache_key(node, inputs)
         if key not in self.traces:
@@ -163,8 +163,8 @@ class _Rewriting:
 
 def _cache_key(node: fx.Node, inputs: Sequence[fx.Node]) -> str:
     """Cache decompositions by the text of a node: a ResNet has sixty norms, and a dozen different ones."""
-    known = {each: f'<{number} {_described(each.meta["val"])}>' for number, each in enumerate(inputs)}
-    return f'{node.target} {fx.map_arg((node.args, node.kwargs), known.__getitem__)}'  # type: ignore[arg-type]
+    labels = {each: f'<{number} {_described(each.meta["val"])}>' for number, each in enumerate(inputs)}
+    return f'{node.target} {fx.map_arg((node.args, node.kwargs), labels.__getitem__)}'  # type: ignore[arg-type]
 
 
 def _described(value: Any) -> str:

@@ -69,8 +69,8 @@ def functional(node: fx.Node) -> OpOverload:
         raise RetraceRequiredError
     dtype = _written_to(node).meta['val'].dtype
     if any(each.meta['val'].dtype != dtype for each in node.all_input_nodes if isinstance(each.meta.get('val'), Tensor)):
-        known: Any = fx.map_arg((node.args, node.kwargs), lambda each: each.meta['val'])
-        if operator(*known[0], **known[1]).dtype != dtype:
+        examples: Any = fx.map_arg((node.args, node.kwargs), lambda each: each.meta['val'])
+        if operator(*examples[0], **examples[1]).dtype != dtype:
             raise RetraceRequiredError
     return operator  # type: ignore[no-any-return]
 

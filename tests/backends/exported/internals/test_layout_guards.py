@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from mmexport.backends.exported import program, valid_sizes
 from mmexport.backends.exported.internals import layout_guards
 from mmexport.checker.conditions import refused
-from mmexport.ops.sizes import missing
+from mmexport.ops.sizes import padding_to_multiple
 
 AUTO = torch.export.Dim.AUTO
 DIMS = ({0: AUTO(min=1, max=64), 2: AUTO(min=64, max=4096), 3: AUTO(min=64, max=4096)},)
@@ -97,7 +97,7 @@ def pyramid(y: Tensor, h: int, w: int) -> Tensor:
 
 def grouped(y: Tensor, h: int, w: int) -> Tensor:
     """As ISANet's: a picture of 64 x 64 is one group, and which strides that has is no matter of the model's."""
-    down, right = missing(h, 16), missing(w, 16)
+    down, right = padding_to_multiple(h, 16), padding_to_multiple(w, 16)
     groups = F.pad(y, [0, right, 0, down]).unflatten(3, (-1, 16)).unflatten(2, (-1, 16)).permute(0, 3, 5, 1, 2, 4)
     means = groups.flatten(0, 2).softmax(1).unflatten(0, (y.shape[0], 16, 16)).permute(0, 3, 4, 1, 5, 2).flatten(4, 5).flatten(2, 3)
     return y + means[:, :, :h, :w]
@@ -118,7 +118,7 @@ def test_a_layout_of_the_example_is_no_range_of_sizes(habit: Callable[[Tensor, i
 
 def windows(y: Tensor, h: int, w: int) -> Tensor:
     """As Swin's: padded to windows of 7 x 7, and enlarged with its norm."""
-    padded = F.pad(y, [0, missing(w, 7), 0, missing(h, 7)])
+    padded = F.pad(y, [0, padding_to_multiple(w, 7), 0, padding_to_multiple(h, 7)])
     parts = padded.unflatten(3, (-1, 7)).unflatten(2, (-1, 7)).permute(0, 2, 4, 3, 5, 1).flatten(3, 4).flatten(0, 2)
     mixed = F.layer_norm(parts, parts.shape[-1:]).transpose(1, 2).contiguous()
     return F.adaptive_avg_pool2d(padded, 1) + y * mixed.mean()

@@ -1,0 +1,1 @@
+"""Take the largest value of a feature map along each side of a box."""

@@ -1,0 +1,1 @@
+"""Compute how much boxes overlap."""

@@ -1,0 +1,1 @@
+"""Enlarge a feature map with kernels that the network computes."""

@@ -1,0 +1,1 @@
+"""Convolve at the places of a mask only."""

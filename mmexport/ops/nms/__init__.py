@@ -1,0 +1,1 @@
+"""Suppress boxes that overlap a better one."""

@@ -1,0 +1,1 @@
+"""Spread attention weights of a neighbourhood over the whole feature map."""

@@ -1,0 +1,1 @@
+"""Sample a feature map in regions of interest."""

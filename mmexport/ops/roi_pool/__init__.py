@@ -1,0 +1,1 @@
+"""Take the largest values of a feature map in regions of interest."""
