@@ -4,26 +4,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from functools import cache
-from itertools import islice
-from pathlib import Path
 from types import CodeType
+
+from .positions import parsed, position_at
 
 # Calls that only print or log.
 _SAYS = {'warn', 'warning', 'info', 'debug', 'print', 'print_log', 'warn_once', 'warning_once', 'info_once', 'debug_once'}
-
-
-@cache
-def _tree(file: str) -> tuple[ast.Module | None, str]:
-    try:
-        text = Path(file).read_text(encoding='utf-8')
-        return ast.parse(text), text
-    except (OSError, SyntaxError, ValueError):
-        return None, ''
-
-
-def syntax_tree(file: str) -> ast.Module | None:
-    """Return the syntax tree of `file`; None if it cannot be read."""
-    return _tree(file)[0]
 
 
 def _harmless(body: Sequence[ast.stmt]) -> bool:
@@ -69,8 +55,8 @@ def _passed_over(around: Sequence[ast.expr | ast.stmt]) -> bool:
 @cache
 def inside_try(code: CodeType, instruction: int) -> bool:
     """Return whether the instruction is in the body of a ``try`` with handlers: what is raised there may lead another way."""
-    line = next(islice(code.co_positions(), instruction // 2, None))[0]
-    tree = _tree(code.co_filename)[0]
+    line = position_at(code, instruction)[0]
+    tree = parsed(code.co_filename)[0]
     return tree is not None and line is not None and any(
         isinstance(node, ast.Try) and node.handlers and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0)
         for node in ast.walk(tree))
@@ -83,8 +69,8 @@ def place_of(code: CodeType, instruction: int, caught: bool = False) -> tuple[in
     Args:
         caught: whether a caller may catch what is raised here, so that refusing is a branch too.
     """
-    line, end, column, stop = next(islice(code.co_positions(), instruction // 2, None))
-    tree, text = _tree(code.co_filename)
+    line, end, column, stop = position_at(code, instruction)
+    tree, text = parsed(code.co_filename)
     if tree is None or line is None or end is None or column is None or stop is None:
         return line or code.co_firstlineno, column or 0, ''
     lines = text.splitlines()[line - 1:end]

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from .numbers import ESCAPED, TORCH
 from .places import inside_try, place_of
+from .positions import position_at
 
 OURS = str(Path(__file__).parents[1]) + os.sep
 
@@ -47,11 +47,6 @@ Key = tuple[Site, int, int]  # Where it is, by which calls of which modules it w
 Answer = tuple[Any, tuple[Any, ...]]  # The answer, and the operands.
 
 
-@cache
-def _positions(code: CodeType) -> tuple[Any, ...]:
-    return tuple(code.co_positions())
-
-
 def _called_by(frame: FrameType | None) -> int:
     """Hash the calls that lead here, by their places in the source; so that modules in a loop differ.
 
@@ -64,7 +59,7 @@ def _called_by(frame: FrameType | None) -> int:
         if frame.f_code.co_name == '_call_impl' and name.startswith(TORCH):
             callers.append(id(frame.f_locals['self']))
         elif not name.startswith(TORCH):
-            callers.append((frame.f_code, _positions(frame.f_code)[frame.f_lasti // 2]))
+            callers.append((frame.f_code, position_at(frame.f_code, frame.f_lasti)))
         frame = frame.f_back
     return hash(tuple(callers))
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 import ast
 import inspect
 from functools import cache
-from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
-from .places import syntax_tree
+from .positions import EXACT, parsed, position_at
 
 # A larger table is reported as not followed.
 MOST_KEYS = 64
@@ -21,26 +20,34 @@ def keys_looked_up(frame: FrameType) -> tuple[float, ...]:
     Found are a dict or a set that is written in place, or reached by names and attributes, in ``table[size]``, ``table.get(size)`` and
     ``size in table``. A table that code of the same file writes to is a cache, of which the keys say nothing.
     """
-    expression = _table_at(frame.f_code, frame.f_lasti)
-    table = None if expression is None else _value(expression, frame)
-    if not isinstance(table, (dict, set, frozenset)):
+    tables = [table for table in (_value(expression, frame) for expression in _tables_at(frame.f_code, frame.f_lasti))
+              if isinstance(table, (dict, set, frozenset))]
+    # Of two tables in one statement it is not known which is read.
+    if len(tables) != 1:
         return ()
-    keys = sorted(key for key in table if isinstance(key, (int, float)) and not isinstance(key, bool))
+    keys = sorted(key for key in tables[0] if isinstance(key, (int, float)) and not isinstance(key, bool))
     return tuple(keys) if len(keys) <= MOST_KEYS else ()
 
 
 @cache
-def _table_at(code: CodeType, instruction: int) -> ast.expr | None:
-    """Return the expression of the table that is read at `instruction`; None for anything else, and for a cache."""
-    position = next(islice(code.co_positions(), instruction // 2, None))
-    tree = syntax_tree(code.co_filename)
-    if tree is None:
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.expr) and (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == position:
-            table = _read_by(node)
-            return None if table is None or _is_written(tree, ast.unparse(table)) else table
-    return None
+def _tables_at(code: CodeType, instruction: int) -> list[ast.expr]:
+    """Return the expression of the table that is read at `instruction`; none for anything else, and for a cache.
+
+    Where the range of an instruction is not exact, there may be others.
+    """
+    line, end, column, stop = position_at(code, instruction)
+    tree = parsed(code.co_filename)[0]
+    if tree is None or line is None or end is None or column is None or stop is None:
+        return []
+    expressions = [node for node in ast.walk(tree) if isinstance(node, ast.expr)]
+    if EXACT:
+        there = [node for node in expressions
+                 if (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == (line, end, column, stop)][:1]
+    else:
+        there = [node for node in expressions if (line, column) <= (node.lineno, node.col_offset)
+                 and (node.end_lineno or 0, node.end_col_offset or 0) <= (end, stop)]
+    tables = [table for table in map(_read_by, there) if table is not None]
+    return [] if any(_is_written(tree, ast.unparse(table)) for table in tables) else tables
 
 
 def _read_by(node: ast.expr) -> ast.expr | None:

@@ -12,7 +12,7 @@ from ..compat.mmcv_ext import called_kernels
 from ..compat.packages import installed_version, mmcv_distribution
 
 # Beside torch, mmcv and what a file goes through after torch.
-VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'onedl-mmsegmentation', 'mmpretrain', 'numpy')
+VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'onedl-mmsegmentation', 'mmpretrain', 'torchvision', 'numpy')
 
 
 def versions() -> dict[str, Any]:
