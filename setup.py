@@ -25,8 +25,8 @@ class BuildWithMim(build_py):
 SEG = ['mmsegmentation>=1.0,<1.3', 'ftfy', 'regex']
 DET = ['mmdet>=3.0,<3.4']
 # On a machine with a GPU: onnxruntime-gpu.
-ONNX = ['onnx>=1.16', 'onnxruntime>=1.17', 'onnxscript>=0.7', 'onnxslim']
-OPENVINO = ['openvino>=2025.1']
+ONNX = ['onnx>=1.16', 'onnxruntime>=1.17', 'onnxscript>=0.7.2', 'onnxslim']
+OPENVINO = ['openvino>=2026.1']
 SWEEP = ['ray[default]>=2.9']
 
 setup(
