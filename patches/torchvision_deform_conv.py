@@ -23,7 +23,7 @@ class TorchvisionDeformableConvolution(Patch):
     """
 
     targets = ('torchvision.ops.deform_conv.deform_conv2d',)
-    upstream = 'torchvision 0.28.0'
+    upstream = 'torchvision 0.25.0'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return _convolve

@@ -1,13 +1,20 @@
 """DCN and DCNv2 by the patch, against mmcv's kernel; mmexport's reference kernel where mmcv has none."""
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
+from mmexport import Exporter
 from mmexport.compat import provide_mmcv_ext
+from mmexport.model.build import build_model
 from mmexport.patching import patched
+from mmexport.report.terminal import render
+from mmexport.seeding import seed_model
 from tests.patches.comparing import ROUNDING, both, traced_once
+from tests.tiny import tiny
 
 provide_mmcv_ext()
 
@@ -47,3 +54,22 @@ def test_deformable_convolution_equals_the_kernel(kind: str) -> None:
         image = torch.randn(shape)
         one, other = both('DeformableConvolution', lambda image=image: layer(image))
         assert float((one - other).abs().max()) <= 10 * ROUNDING * float(one.abs().max())
+
+
+@pytest.mark.slow
+def test_a_segmentor_with_deformable_layers_passes(tmp_path: Path) -> None:
+    """The reference is eager on mmcv's kernel; mmexport's own where mmcv has none, which the report names."""
+    cfg = tiny('fcn', backends=['torchscript', 'onnx'], inputs=dict(shape=(1, 3, 96, 128)), verify=dict(shapes=[(97, 65)], batch=2))
+    cfg.model.backbone.update(dcn=dict(type='DCNv2', deform_groups=1, fallback_on_stride=False),
+                              stage_with_dcn=(False, True, True, True))
+    model = build_model(cfg)
+    for name, parameter in model.named_parameters():
+        if 'conv_offset' in name:
+            # Upstream starts with offsets of zero, which is an ordinary convolution.
+            nn.init.normal_(parameter, std=0.02)
+    seed_model(model, size=(96, 128))
+    report, = Exporter(cfg, None, tmp_path, model=model, diagnose=False).run()
+    assert report.passed, report.reasons
+    assert 'DeformableConvolution' in [row.name for row in report.applied if row.acted]
+    if report.versions['mmcv_ops'] == 'stand-in':
+        assert "mmexport's kernel modulated_deform_conv_forward" in '\n'.join(render(report))
