@@ -4,6 +4,8 @@ Each environment is a virtual environment in a temporary folder, removed afterwa
 a CPU). Goes on where it was interrupted: a row that is in the results file is run again with --again only.
     python benchmarks/matrix.py --out benchmarks/results/matrix.json
     python benchmarks/matrix.py --environments torch-2.4.1 --again
+    python benchmarks/matrix.py --rows files --again --keep
+The last one lets every environment load the files of those that come after it.
 """
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from common import COMMIT, ROOT, names, write
-from matrix_env import ENVIRONMENTS, install, versions
+from matrix_env import ENVIRONMENTS, Environment, install, versions
 
 # Of `make test-fast` what does not depend on recorded figures, and the patches against upstream.
 FAST = ('tests/checker', 'tests/model', 'tests/utils', 'tests/compat', 'tests/inputs', 'tests/patching', 'tests/ops', 'tests/patches',
@@ -34,7 +36,7 @@ def main() -> int:
     args = parse()
     earlier = {row['name']: row for row in json.loads(args.out.read_text())['rows']} if args.out.is_file() else {}
     # Those that were not run have no rows, which the table says.
-    results = [earlier.get(environment.name, dict(asdict(environment), rows={}, problem=None)) for environment in ENVIRONMENTS]
+    results = [still_valid(earlier.get(environment.name), environment) for environment in ENVIRONMENTS]
     for environment, entry in zip(ENVIRONMENTS, results, strict=True):
         if args.environments and environment.name not in args.environments:
             continue
@@ -44,17 +46,25 @@ def main() -> int:
         folder = args.folder / environment.name
         started = time.perf_counter()
         problem = None if (folder / 'bin' / 'python').is_file() else install(environment, folder)
-        entry.update(install_s=round(time.perf_counter() - started), problem=problem, commit=COMMIT)
+        entry.update(json.loads(json.dumps(asdict(environment))), install_s=round(time.perf_counter() - started), problem=problem)
         if problem is None:
             entry['versions'] = versions(folder)
             for row in todo:
-                entry['rows'][row] = run(row, folder, args.limit)
+                entry['rows'][row] = {**run(row, folder, args.limit), 'commit': COMMIT}
                 print(environment.name, row, json.dumps(entry['rows'][row])[:300], flush=True)
                 write(args.out, results, limit_s=args.limit)
         write(args.out, results, limit_s=args.limit)
         if not args.keep:
             shutil.rmtree(folder, ignore_errors=True)
     return 1 if args.check and any(not passed(row) for row in results if not args.environments or row['name'] in args.environments) else 0
+
+
+def still_valid(entry: dict[str, Any] | None, environment: Environment) -> dict[str, Any]:
+    """Return the earlier results of an environment; none where its packages were others."""
+    present = json.loads(json.dumps(asdict(environment)))
+    if entry is not None and all(entry[key] == value for key, value in present.items()):
+        return entry
+    return dict(present, rows={}, problem=None)
 
 
 def passed(entry: dict[str, Any]) -> bool:

@@ -26,7 +26,8 @@ def document(environments: list[dict[str, Any]]) -> None:
     (ROOT / 'mmexport' / 'compat' / 'tried.json').write_text(json.dumps(summaries, indent=1) + '\n')
     for page in PAGES:
         place = ROOT / page
-        lines = table(environments) + (failures(environments) if page.startswith('docs') else [])
+        details = across(environments) + failures(environments) if page.startswith('docs') else []
+        lines = table(environments) + details
         text = '<!-- matrix -->\n' + '\n'.join(lines) + '\n<!-- /matrix -->'
         place.write_text(MARK.sub(lambda match, text=text: text, place.read_text()))
 
@@ -37,13 +38,13 @@ def summary(environment: dict[str, Any]) -> dict[str, Any]:
 
 
 def counts(environment: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
-    for row in [row for key, row in environment['rows'].items() if key != 'files']:
-        for name, result in row.get('formats', {}).items():
-            if not result.startswith('not available'):
-                passed, total = found.get(name, (0, 0))
-                found[name] = passed + result.startswith('PASS'), total + 1
-    return {name: found[name] for name in FORMATS if name in found}
+    """Return by format how many models passed, of how many that were tried; a row that ended without a result passed in none."""
+    rows = [row for key, row in environment['rows'].items() if key not in ('files', 'fast tests')]
+    results = [(name, result) for row in rows for name, result in row.get('formats', {}).items() if not result.startswith('not available')]
+    names = {name for name, _ in results}
+    results += [(name, row['reason']) for row in rows if row.get('reason') for name in names if name != 'aotinductor']
+    return {name: (sum(result.startswith('PASS') for each, result in results if each == name), sum(each == name for each, _ in results))
+            for name in FORMATS if name in names}
 
 
 def table(environments: list[dict[str, Any]]) -> list[str]:
@@ -58,6 +59,24 @@ def table(environments: list[dict[str, Any]]) -> list[str]:
         minutes = str(round(sum(row['seconds'] for row in rows.values()) / 60)) if rows else '-'
         outcome = re.sub(', [0-9]+ warnings?.*| in [0-9.]+s.*', '', outcome)
         lines.append('| ' + ' | '.join([named(environment), environment['numpy'], environment['python'], *cells, outcome, minutes]) + ' |')
+    return lines
+
+
+def across(environments: list[dict[str, Any]]) -> list[str]:
+    """Return a Markdown table: of the files that each environment wrote, those that each other loads and verifies."""
+    results = {each['name']: each['rows']['files'].get('formats', {}) for each in environments if each['rows'].get('files')}
+    writers = [each['name'] for each in environments if any(key.startswith(f"{each['name']} ") for row in results.values() for key in row)]
+    if not writers:
+        return []
+    lines = ['', 'Files of SegFormer-B0 and MaskFormer-R50, small, in each format but AOTInductor, written by the environment of the',
+             'column and verified by that of the row; those that do not pass are below. A dash: not there when the row was run.', '',
+             f"| verified by | {' | '.join(writers)} |", '|---' * (len(writers) + 1) + '|']
+    for reader, row in results.items():
+        cells = []
+        for writer in writers:
+            outcomes = [outcome for key, outcome in row.items() if key.startswith(f'{writer} ')]
+            cells.append(f"{sum(each == 'PASS' for each in outcomes)} of {len(outcomes)}" if outcomes else '-')
+        lines.append(f"| {reader} | {' | '.join(cells)} |")
     return lines
 
 

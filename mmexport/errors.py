@@ -72,6 +72,7 @@ class Fact(Enum):
     WRITES_INPUT = 'the file writes into its input'
     FIXED_SIZE = 'a size became a constant'
     OTHER_DTYPE = 'an output has another dtype'
+    VERSIONS = 'the installed packages do not go together'
 
 
 class LoweringError(MMExportError):

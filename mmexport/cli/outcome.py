@@ -32,10 +32,14 @@ def guarded(work: Callable[[], int], debug: bool = False) -> int:
 
 
 def exit_code(report: Report, unverified_is_fine: bool) -> int:
-    """Return 0 where the report passes, or nothing was checked and that was asked for; else 1."""
+    """Return 0 where the report passes, or nothing was checked and that was asked for; else 1.
+
+    Return 3 if packages that do not go together are the only reason.
+    """
     if report.passed is None:
         return 0 if unverified_is_fine else 1
-    return 0 if report.passed else 1
+    only_packages = bool(report.conflicts) and len(report.reasons) == len(report.conflicts)
+    return 0 if report.passed else 3 if only_packages else 1
 
 
 def _in_words(exc: Exception) -> tuple[str, int]:
@@ -45,9 +49,9 @@ def _in_words(exc: Exception) -> tuple[str, int]:
     if isinstance(exc, OSError):
         return f'{type(exc).__name__}: {exc}', 2
     if isinstance(exc, ImportError):
-        if reason := version_conflict(exc):
-            return f'SetupError: {in_words(reason)}', 3
-        return f'SetupError: {exc}; what mmexport needs is in setup.py: pip install -e .', 3
+        if isinstance(exc, ModuleNotFoundError) and not version_conflict(exc):
+            return f'SetupError: {exc}: pip install the package that has it; mmexport doctor shows what mmexport itself needs', 3
+        return f'SetupError: {in_words(str(exc))}', 3
     return f'unexpected {type(exc).__name__}: {last_line(exc)} (--debug shows where)', 1
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import MissingOpError, SetupError
+from ..errors import LoweringError, MissingOpError, SetupError
 
 NAME = 'mmcv._ext'
 # The reference kernels that were called in this process, and what each was compared with.
@@ -68,7 +68,7 @@ def _kernel(op: str) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.jit.is_tracing() or any(isinstance(arg, Tensor) and type(arg) not in (Tensor, nn.Parameter) for arg in args):
-            raise MissingOpError(
+            raise LoweringError(
                 f'mmcv._ext.{op} was called while the model was lowered: it has no standard form, and no patch replaces what calls it. '
                 "Write a patch for the caller (docs/patches.md), or export what comes before it with export.outputs='raw'")
         kernel = reference_kernels()[op]

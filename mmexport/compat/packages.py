@@ -9,6 +9,7 @@ import importlib.util
 from importlib import metadata
 
 from ..errors import SetupError
+from .pairs import PAIRS, known_incompatible
 
 # The maintained fork of mmcv, with the same import name; its mmdet and mmseg are onedl-mmdetection and onedl-mmsegmentation.
 FORK = 'onedl-mmcv'
@@ -49,8 +50,24 @@ def installed_version(package: str) -> str | None:
         return ', '.join(f'{name} {metadata.version(name)}' for name in sorted(set(metadata.packages_distributions().get(package, ()))))
 
 
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def check_packages() -> None:
-    """Raise early, with the remedy, if importing OpenMMLab would fail later."""
+    """Raise early, with the remedy, if importing OpenMMLab would fail later.
+
+    Raises:
+        SetupError: a package is missing, or two do not work together in their versions.
+    """
     mmcv_distribution()
+    names = {name for pair in PAIRS for name, *_ in (pair.first, pair.second)}
+    for pair in known_incompatible({name: version for name in names if (version := _version(name))}):
+        if pair.stops:
+            raise SetupError(f'{pair.first[0]} and {pair.second[0]} do not go together in the installed versions '
+                             f'({_version(pair.first[0])} and {_version(pair.second[0])}): {pair.effect}. Remedy: {pair.remedy}')
     if importlib.util.find_spec('pkg_resources') is None:
         raise SetupError("mmengine needs pkg_resources, which setuptools 81 and later no longer has: pip install 'setuptools<81'")

@@ -17,12 +17,14 @@ class Pair:
         first, second: distributions, each with the versions concerned: from the first, below the second; an empty tuple is open.
         effect: what happens.
         remedy: what to run.
+        stops: whether nothing works; else one format does not, and the others do.
     """
 
     first: tuple[str, Version, Version]
     second: tuple[str, Version, Version]
     effect: str
     remedy: str
+    stops: bool = True
 
     def concerns(self, versions: Mapping[str, Any]) -> bool:
         return all(name in versions and _between(parse(str(versions[name])), low, high)
@@ -58,5 +60,12 @@ PAIRS = (
     Pair(('mmengine', (), ()), ('setuptools', (81,), ()), 'mmengine imports pkg_resources, which this setuptools no longer has',
          "pip install 'setuptools<81'"),
     Pair(('onnxruntime', (), ()), ('onnxruntime-gpu', (), ()), 'they install the same folder and overwrite each other',
-         'pip uninstall -y onnxruntime onnxruntime-gpu, then install one of them'),
+         'pip uninstall -y onnxruntime onnxruntime-gpu, then install one of them', stops=False),
+    # Built for numpy 1, they have no way between tensors and arrays of numpy 2.
+    Pair(('torch', (), (2, 3)), ('numpy', (2,), ()), 'tensors cannot become arrays (Numpy is not available)', "pip install 'numpy<2'"),
+    # Found with Mask2Former: no rules for aten.mul.Scalar and for aten.remainder.Scalar.
+    Pair(('torch', (2, 8), ()), ('onnxscript', (), (0, 7, 2)), 'an ONNX export finds no rule for aten.mul.Scalar',
+         "pip install 'onnxscript>=0.7.2'", stops=False),
+    Pair(('torch', (2, 8), ()), ('openvino', (), (2026, 1)), 'an OpenVINO export finds no rule for aten.remainder.Scalar',
+         "pip install 'openvino>=2026.1'", stops=False),
 )

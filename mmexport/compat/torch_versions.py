@@ -38,28 +38,26 @@ def version_conflict(exc: BaseException) -> str | None:
     return None
 
 
-def raise_version_conflict(exc: BaseException) -> None:
-    """Raise SetupError for an error that `version_conflict` knows; return for others.
-
-    Raises:
-        SetupError: with the versions of the packages concerned.
-    """
-    if reason := version_conflict(exc):
-        raise SetupError(in_words(reason)) from exc
+def conflict_of(exc: BaseException) -> SetupError | None:
+    """Return the error with the versions of the packages concerned, for one that `version_conflict` knows; None for others."""
+    if isinstance(exc, SetupError):
+        return exc
+    reason = version_conflict(exc)
+    return SetupError(in_words(reason)) if reason else None
 
 
 def in_words(reason: str) -> str:
     """Return a message with the reason and the versions of the packages concerned."""
-    return (f'{reason}: the installed packages do not go together: {versions_in_words()}. Combinations that were tried are listed in '
-            'docs/status.md')
+    return (f'{reason}: the installed packages do not go together: {versions_in_words()}. mmexport doctor says which '
+            'were tried')
 
 
 def versions_in_words() -> str:
     """Return ``torch 2.13.0, numpy 2.4.1, ...`` of the installed packages that an export depends on."""
-    found = []
+    versions = []
     for name in _NAMED:
         try:
-            found.append(f'{name} {metadata.version(name)}')
+            versions.append(f'{name} {metadata.version(name)}')
         except metadata.PackageNotFoundError:
             continue
-    return ', '.join(found)
+    return ', '.join(versions)

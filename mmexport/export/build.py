@@ -1,7 +1,7 @@
 """Set the guard of a model's files, and lower it to each format in turn."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -9,9 +9,9 @@ from torch import Tensor
 from ..adapters import Adapter
 from ..artifact import Artifact
 from ..backends import Backend
-from ..compat.torch_versions import raise_version_conflict
+from ..compat.torch_versions import conflict_of
 from ..diagnosis import DiagnosisSession
-from ..errors import LoweringError, MMExportError, last_line
+from ..errors import Fact, LoweringError, MMExportError, SetupError, last_line
 from ..inputs.shapes import ranges_of
 from ..verification.reference import Reference
 
@@ -34,23 +34,45 @@ def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Te
     """Return the artifacts, and by format the error of those that failed. An error does not stop the other formats.
 
     Raises:
-        SetupError: the installed packages do not go together.
+        SetupError: no format was made, and the installed packages do not go together.
     """
     artifacts: list[Artifact] = []
     failed: dict[str, LoweringError] = {}
     for backend in backends:
         try:
             artifacts.append(lower(backend, adapter, example))
-        except LoweringError as exc:
-            raise_version_conflict(exc)
-            failed[backend.name] = exc
-        except MMExportError:
-            raise
+        except MMExportError as exc:
+            if not isinstance(exc, LoweringError) and conflict_of(exc) is None:
+                raise
+            failed[backend.name] = _failure(backend, exc)
         except Exception as exc:  # A converter or its checker may raise any exception.
-            raise_version_conflict(exc)
-            failed[backend.name] = LoweringError(f'{backend.name} failed: {type(exc).__name__}: {last_line(exc)}')
-            failed[backend.name].__cause__ = exc
+            failed[backend.name] = _failure(backend, exc)
+    conflicts = [error for error in failed.values() if error.fact is Fact.VERSIONS]
+    if conflicts and not artifacts:
+        raise SetupError(str(conflicts[0])) from conflicts[0]
     for backend in backends:
-        if backend.name in failed:
+        if backend.name in failed and failed[backend.name] not in conflicts:
             session.on_lowering(backend, adapter, example, failed[backend.name])
     return artifacts, failed
+
+
+def in_words(failed: Mapping[str, LoweringError]) -> dict[str, str]:
+    """Return the message by format."""
+    return {name: str(error) for name, error in failed.items()}
+
+
+def conflicting(failed: Mapping[str, LoweringError]) -> tuple[str, ...]:
+    """Return the formats for which the installed packages do not go together."""
+    return tuple(name for name, error in failed.items() if error.fact is Fact.VERSIONS)
+
+
+def _failure(backend: Backend, exc: Exception) -> LoweringError:
+    """Return the error as one of lowering; `Fact.VERSIONS` marks one of the environment, which is no fault of the model."""
+    if conflict := conflict_of(exc):
+        error = LoweringError(str(conflict), fact=Fact.VERSIONS)
+    elif isinstance(exc, LoweringError):
+        return exc
+    else:
+        error = LoweringError(f'{backend.name} failed: {type(exc).__name__}: {last_line(exc)}')
+    error.__cause__ = exc
+    return error

@@ -37,7 +37,7 @@ from ..verification.patched_eager import PatchedEager, patched_rows
 from ..verification.reference import Reference, reference_key
 from ..verification.reference_maker import ReferenceMaker
 from ..verification.verify_all import ArtifactVerifier
-from .build import guard_tried_sizes, lower_all
+from .build import conflicting, guard_tried_sizes, in_words, lower_all
 from .manifest import describe
 from .publish import FAILED, publish_report, stopped_runs_noted
 from .versions import versions
@@ -150,7 +150,7 @@ class Exporter:
                 config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device), task=adapter.task,
                 outputs=adapter.outputs, fit=self.fit, applied=tuple(applied), artifacts=tuple(artifacts),
                 stages=tuple(patched_rows(adapter, samples, self.tolerance)), checks=tuple(checks), pipelines=reference.pipelines,
-                floors={s.name: dict(s.floors) for s in samples}, failures={name: str(error) for name, error in failures.items()},
+                floors={s.name: dict(s.floors) for s in samples}, failures=in_words(failures), conflicts=conflicting(failures),
                 diagnoses=tuple(session.diagnoses), audit=audit, tolerance=self.tolerance,
                 seconds=dict(self.step.seconds), versions=versions(), work_dir=work_dir, plan=reference.plan,
                 inputs={sample.name: tuple(sample.image.shape) for sample in samples}, notes=(*self.step.notes, *skipped()),

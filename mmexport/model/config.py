@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
+from ..compat.fork_configs import configs_of_forks
 from ..errors import ConfigError, SetupError, causes, suggestion
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Conf
     provide_mmcv_ext()
     provide_torchvision_ops()
     try:
-        cfg = Config.fromfile(path)
+        with configs_of_forks():
+            cfg = Config.fromfile(path)
     except (ImportError, ModuleNotFoundError) as exc:
         _refuse_missing_package(path, exc)
         raise ConfigError(f'{path} imports what is not there: {_first_cause(exc)}. Install it, or put its folder on PYTHONPATH: a '
@@ -88,11 +89,6 @@ def _refuse_missing_package(path: Path, exc: BaseException) -> None:
     for package, remedy in PACKAGES.items():
         if re.search(rf'\b{package}\b', message) and find_spec(package) is None:
             raise SetupError(f'{path} needs {package}, which is not installed: {remedy}') from exc
-    # onedl-mmengine 0.10.12 looks for the configs of `mmseg::` in a distribution of that name; the fork's is onedl-mmsegmentation.
-    if 'mmsegmentation is not installed' in message:
-        name = ', '.join(packages_distributions().get('mmseg', ()))
-        raise SetupError(f'{path} inherits from mmseg::, and this mmengine finds that in a distribution named mmsegmentation only; here '
-                         f'mmseg is of {name}: name the file in _base_ by its path, or install mmsegmentation') from exc
 
 
 def export_section(cfg: Config) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Report:
     audit: Audit
     # Formats that could not be made, each with the reason.
     failures: Mapping[str, str] = field(default_factory=dict)
+    # Those of them for which the installed packages do not go together.
+    conflicts: tuple[str, ...] = ()
     diagnoses: tuple[Diagnosis, ...] = ()
     plan: Plan | None = None
     # Shape of each input that was checked, by name.

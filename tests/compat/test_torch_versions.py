@@ -1,6 +1,7 @@
 """Errors of packages that do not go together, against errors of the model."""
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,14 @@ import pytest
 import torch
 from torch import nn
 
+from mmexport.backends.base import build_backend
+from mmexport.backends.exported import probing
 from mmexport.backends.onnx.backend import ONNX
 from mmexport.compat import torch_versions
-from mmexport.compat.torch_versions import raise_version_conflict, version_conflict
-from mmexport.errors import LoweringError, SetupError
+from mmexport.compat.torch_versions import conflict_of, version_conflict
+from mmexport.errors import Fact, LoweringError, SetupError
+from mmexport.export.build import conflicting, lower_all
+from mmexport.ops.op import registered
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,8 +34,40 @@ def test_unknown_keyword_of_the_exporter_is_a_conflict(monkeypatch: pytest.Monke
     exc = _raised(ONNX(dynamo=False).attempt, nn.Identity(), (torch.zeros(1, 3),), ((),))
     assert isinstance(exc, LoweringError)
     assert 'unexpected keyword argument' in str(version_conflict(exc))
-    with pytest.raises(SetupError, match=f'torch {torch.__version__.partition("+")[0]}.*docs/status.md'):
-        raise_version_conflict(exc)
+    conflict = conflict_of(exc)
+    assert isinstance(conflict, SetupError)
+    assert re.search(f'torch {torch.__version__.partition("+")[0]}.*mmexport doctor', str(conflict))
+
+
+OF_THE_EXPORTER = compile('raise TypeError("export() got an unexpected keyword argument")', '/site-packages/torch/onnx/y.py', 'exec')
+
+
+def test_a_conflict_in_a_probe_is_no_fault_of_a_form(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Mask2Former asks the runtime about deformable attention before anything else."""
+    monkeypatch.setattr(probing, '_right', lambda *args: exec(OF_THE_EXPORTER))
+    monkeypatch.setattr(probing, 'gettempdir', lambda: str(tmp_path))
+    op = next(op for op in registered() if op.name == 'deformable_attention')
+    with pytest.raises(SetupError, match='unexpected keyword argument.*do not go together'):
+        probing.choose_form(ONNX(dynamo=True), torch.device('cpu'), op)
+
+
+def test_a_conflict_of_one_format_leaves_the_others() -> None:
+    class Session:
+        def on_lowering(self, *args: object) -> None:
+            raise AssertionError('an error of the environment has no diagnosis')
+
+    def lower(backend: object, adapter: object, example: object) -> object:
+        if backend.name == 'onnx':  # type: ignore[attr-defined]
+            exec(OF_THE_EXPORTER)
+        return 'the artifact'
+
+    backends = [build_backend('torchscript'), ONNX(dynamo=True)]
+    artifacts, failed = lower_all(backends, lower, None, torch.zeros(1), Session())  # type: ignore[arg-type]
+    assert artifacts == ['the artifact']
+    assert failed['onnx'].fact is Fact.VERSIONS
+    assert conflicting(failed) == ('onnx',)
+    with pytest.raises(SetupError, match='do not go together'):
+        lower_all(backends[1:], lower, None, torch.zeros(1), Session())  # type: ignore[arg-type]
 
 
 def test_unknown_keyword_of_the_model_is_none() -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # The format that holds a program as it is.
 PLAIN = 'torch_export'
+# Attributes of a backend that change no file.
+NO_OPTIONS = frozenset({'_other_forms', 'why', 'repro', 'repro_intermediate'})
 
 
 class ProgramBackend(Backend):
@@ -83,7 +85,7 @@ class ProgramBackend(Backend):
         changed._other_forms = {**getattr(self, '_other_forms', {}), **forms}  # type: ignore[attr-defined]
         return changed
 
-    def exact(self) -> ProgramBackend:
+    def full_precision(self) -> ProgramBackend:
         """Return this backend in full precision and without simplification, for probes."""
         changed = copy.copy(self)
         for option, plain in (('precision', 'fp32'), ('simplify', False)):
@@ -93,7 +95,8 @@ class ProgramBackend(Backend):
 
     def cache_key(self) -> str:
         """Return the cache key of the results of probes: the backend with its options and package versions."""
-        options = ' '.join(f'{name}={value}' for name, value in sorted(vars(self.exact()).items()) if name != '_other_forms')
+        plain = self.full_precision()
+        options = ' '.join(f'{name}={value}' for name, value in sorted(vars(plain).items()) if name not in NO_OPTIONS)
         return ' '.join(filter(None, (self.name, options, *(f'{name} {installed_version(name)}' for name in self.packages))))
 
     def _lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:

@@ -16,6 +16,7 @@ import torch
 
 from ... import __version__
 from ...adapters.base import OutputSpec
+from ...compat.torch_versions import conflict_of
 from ...errors import LoweringError, last_line
 from ...ops.op import Op
 from ..examples import input_specs_of, inputs_for
@@ -60,6 +61,8 @@ def _try_forms(backend: ProgramBackend, device: torch.device, op: Op) -> dict[st
         try:
             results[form] = _right(backend, form, device, op)
         except Exception as exc:  # Runtimes raise exceptions of their own classes.
+            if conflict := conflict_of(exc):
+                raise conflict from exc
             results[form] = f'{type(exc).__name__}: {last_line(exc)}'
         if results[form] is True:
             break
@@ -67,7 +70,7 @@ def _try_forms(backend: ProgramBackend, device: torch.device, op: Op) -> dict[st
 
 
 def _right(backend: ProgramBackend, form: str, device: torch.device, op: Op) -> bool:
-    trial = backend.exact().with_forms({op.name: form})
+    trial = backend.full_precision().with_forms({op.name: form})
     assert op.probe is not None
     probe: Any = op.probe().to(device)
     probe.specs = (OutputSpec('probed', 'float32', op.axes, 'map'),)
