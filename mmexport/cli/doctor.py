@@ -57,9 +57,13 @@ def _versions() -> Iterator[str]:
 
 
 def _tried() -> Iterator[str]:
+    import platform
+
     from ..compat.tried import tried_in_words
-    if version := installed().get('torch'):
-        yield f"{'this torch':<20}{tried_in_words(version)}"
+    versions = installed()
+    if version := versions.get('torch'):
+        python = '.'.join(platform.python_version_tuple()[:2])
+        yield f"{'this torch':<20}{tried_in_words(version, python, versions.get('numpy', 'none'))}"
 
 
 def _ops() -> Iterator[str]:
@@ -69,8 +73,8 @@ def _ops() -> Iterator[str]:
         compiled = provide_mmcv_ext() == 'compiled'
     except SetupError:  # There is no usable mmcv; that is one of the problems below.
         return
-    yield f"{'mmcv ops':<20}" + ('compiled' if compiled else 'not compiled: models run and export without them, except for what upstream '
-                                 'implements as a compiled op only')
+    yield f"{'mmcv ops':<20}" + ('compiled' if compiled else 'not compiled: models run and export without them; mmexport has kernels of '
+                                 'its own for inference ops, which the report names')
 
 
 def _gpu() -> Iterator[str]:

@@ -37,11 +37,14 @@ def tried() -> list[Tried]:
             for row in json.loads(FILE.read_text())]
 
 
-def tried_in_words(torch_version: str) -> str:
-    """Return whether `torch_version` was tried, and what passed there."""
-    rows = tried()
+def tried_in_words(torch_version: str, python: str, numpy: str) -> str:
+    """Return whether `torch_version` was tried, what passed there, and what is different here."""
     version = torch_version.partition('+')[0]
-    for row in rows:
-        if row.torch == version:
-            return f'tried: {row.in_words()} models passed (Python {row.python}, numpy {row.numpy})'
-    return f'not tried; tried were torch {", ".join(row.torch for row in rows)}'
+    rows = [row for row in tried() if row.torch == version]
+    if not rows:
+        return f'not tried; tried were torch {", ".join(dict.fromkeys(row.torch for row in tried()))}'
+    row = max(rows, key=lambda row: (row.python == python, row.numpy == numpy))
+    here = [f'{name} {present}' for name, tried_with, present in (('Python', row.python, python), ('numpy', row.numpy, numpy))
+            if tried_with != present]
+    return f'tried: {row.in_words()} models passed, with Python {row.python} and numpy {row.numpy}' + (
+        f'; not tried with {" and ".join(here)}, which is here' if here else '')

@@ -41,9 +41,13 @@ def test_a_pair_stops_every_export(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def test_doctor_says_whether_this_torch_was_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tried, 'FILE', tmp_path / 'tried.json')
-    (tmp_path / 'tried.json').write_text(json.dumps([dict(torch='2.4.1', numpy='2.4.6', python='3.11', formats=dict(onnx=[3, 4]))]))
-    assert tried.tried_in_words('2.4.1+cu121') == 'tried: onnx 3 of 4 models passed (Python 3.11, numpy 2.4.6)'
-    assert tried.tried_in_words('2.4.0') == 'not tried; tried were torch 2.4.1'
+    (tmp_path / 'tried.json').write_text(json.dumps([dict(torch='2.4.1', numpy='2.4.6', python='3.11', formats=dict(onnx=[3, 4])),
+                                                     dict(torch='2.4.1', numpy='2.4.6', python='3.12', formats=dict(onnx=[4, 4]))]))
+    words = 'tried: onnx 3 of 4 models passed, with Python 3.11 and numpy 2.4.6'
+    assert tried.tried_in_words('2.4.1+cu121', '3.11', '2.4.6') == words
+    assert tried.tried_in_words('2.4.1', '3.10', '2.0.1') == f'{words}; not tried with Python 3.10 and numpy 2.0.1, which is here'
+    assert 'onnx 4 of 4' in tried.tried_in_words('2.4.1', '3.12', '2.0.1')
+    assert tried.tried_in_words('2.4.0', '3.11', '2.4.6') == 'not tried; tried were torch 2.4.1'
 
 
 def test_parse_reads_the_numbers_of_a_version() -> None:

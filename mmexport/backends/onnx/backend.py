@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PRECISIONS = {'fp32': 'float32', 'fp16': 'float16'}
 WHY_18 = ('18: ONNX Runtime has had CUDA kernels for the GridSample of opsets 16 to 19 for long and for 20 and 22 only lately (it falls '
-          'back to the CPU without a word), and TensorRT has been wrong at 20')
+          'back to the CPU without a warning), and TensorRT has been wrong at 20')
 
 
 @BACKENDS.register_module()
@@ -99,7 +99,7 @@ class ONNX(TraceBackend):
             proto = onnxslim.slim(proto)
         output_names = [output.name for output in proto.graph.output]
         if output_names != names:
-            raise LoweringError(f'the graph answers {", ".join(output_names)}, and should answer {", ".join(names)}')
+            raise LoweringError(f'the outputs of the graph are {", ".join(output_names)}, and should be {", ".join(names)}')
         proto, half = halved(proto) if self.precision == 'fp16' else (proto, {})
         name_axes(proto, inputs)
         return proto, half

@@ -64,7 +64,7 @@ class Session:
         self.device, self.file = device, file
         if device.type == 'cuda' and CUDA not in self.session.get_providers():
             raise RuntimeError(f'ONNX Runtime did not take {CUDA} (it has {", ".join(self.session.get_providers())}): install '
-                               'onnxruntime-gpu for this CUDA; it would have run on the CPU without a word')
+                               'onnxruntime-gpu for this CUDA; it would have run on the CPU without a warning')
         self._check_assignment()
 
     def _check_assignment(self) -> None:
