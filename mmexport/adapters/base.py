@@ -30,6 +30,8 @@ class Adapter(nn.Module):
     automatic: ClassVar[bool] = True
     # The inputs of a file, in order. If it is not one picture alone, see `inputs_of`.
     input_specs: ClassVar[tuple[InputSpec, ...]] = (IMAGE,)
+    # Distributions whose version can change a result, for manifests and `mmexport doctor`.
+    packages: ClassVar[tuple[str, ...]] = ()
     # Modules of kinds of output that the checker does not have, by name.
     kinds: ClassVar[Mapping[str, Path]] = {}
 
@@ -41,10 +43,8 @@ class Adapter(nn.Module):
         self.guard = InputGuard(channels=self.preprocess.channels, inputs=[
             (spec, [self.preprocess.channels if name == 'channel' and not number else -1 for name in spec.axes])
             for number, spec in enumerate(self.input_specs)])
-        # Whether `forward` gives the network's own outputs behind the decisions; see `with_raw`.
-        self.raw_too = False
-        # Whether a backend writes a graph with raw outputs too, for the check.
-        self.check_raw = False
+        # Whether `forward` gives raw outputs behind the decisions, see `with_raw`; whether a backend writes a graph with both.
+        self.raw_too, self.check_raw = False, False
         for name, file in self.kinds.items():
             add_kind(name, file)
         self.eval()

@@ -15,6 +15,12 @@ from .base import Adapter
 UNSUPPORTED = frozenset({'DepthEstimator'})
 
 
+def task_packages() -> list[str]:
+    """Return the distributions that models of all tasks come from."""
+    ADAPTERS.import_from_location()
+    return list(dict.fromkeys(package for cls in ADAPTERS.module_dict.values() for package in cls.packages))
+
+
 def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False) -> Adapter:
     """Return the adapter for `task`, a registered class name. Without one, the first that knows the architecture is taken.
 

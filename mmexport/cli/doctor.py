@@ -32,11 +32,13 @@ def installed() -> dict[str, str]:
     from importlib import metadata
     from importlib.util import find_spec
     formats: list[str] = []
+    tasks: list[str] = []
     if find_spec('torch') is not None:
+        from ..adapters import task_packages
         from ..backends.base import format_packages
-        formats = format_packages()
-    names = ('torch', 'torchvision', 'mmengine', 'mmcv', 'mmcv-lite', 'mmdet', 'mmsegmentation', 'mmpretrain', 'numpy', 'setuptools',
-             'onnxruntime-gpu', 'tensorrt', 'safetensors', 'ray', *formats)
+        formats, tasks = format_packages(), task_packages()
+    names = ('torch', 'torchvision', 'mmengine', 'mmcv', 'mmcv-lite', *tasks, 'numpy', 'setuptools', 'onnxruntime-gpu', 'tensorrt',
+             'safetensors', 'ray', *formats)
     versions: dict[str, str] = {}
     for name in names:
         try:

@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 
+from ..adapters import task_packages
 from ..backends.base import format_packages
 from ..compat import provide_mmcv_ext
 from ..compat.mmcv_ext import called_kernels
 from ..compat.packages import installed_version, mmcv_distribution
 
-# Beside torch, mmcv and what a file goes through after torch.
-VERSIONED = ('mmexport', 'mmengine', 'mmdet', 'mmsegmentation', 'onedl-mmsegmentation', 'mmpretrain', 'torchvision', 'numpy')
+# Beside torch, mmcv, what models come from, and what a file goes through after torch.
+VERSIONED = ('mmexport', 'mmengine', 'torchvision', 'numpy')
 
 
 def versions() -> dict[str, Any]:
@@ -25,5 +26,5 @@ def versions() -> dict[str, Any]:
         result['reference_kernels'] = kernels
     name, version = mmcv_distribution()
     result[name] = version
-    result.update({package: its for package in (*VERSIONED, *format_packages()) if (its := installed_version(package))})
+    result.update({package: its for package in (*VERSIONED, *task_packages(), *format_packages()) if (its := installed_version(package))})
     return result

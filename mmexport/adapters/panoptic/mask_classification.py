@@ -33,6 +33,7 @@ class MaskClassification(Adapter):
     """
 
     task = 'panoptic/instance'
+    packages = ('mmdet',)
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__(model, outputs, normalize)

@@ -28,6 +28,7 @@ class Segmentation(Adapter):
     """
 
     task = 'semantic'
+    packages = ('mmsegmentation', 'onedl-mmsegmentation', 'mmpretrain')
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__(model, outputs, normalize)
