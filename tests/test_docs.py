@@ -95,3 +95,23 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
 def test_the_first_screen_of_the_readme_has_thirty_lines() -> None:
     first, _, _ = (ROOT / 'README.md').read_text().partition('\n## ')
     assert len(first.strip().splitlines()) <= 30
+
+
+def test_the_commands_of_all_pages_have_the_options_that_exist() -> None:
+    """Each command line of the pages is parsed, and not run; other tests run those of the first screens."""
+    from click.testing import CliRunner
+
+    from mmexport.cli.main import commands
+    command = re.compile(r'(?:^ *|`|\$ )(?:python tools/(?=\w+\.py)|mmexport )(\w+)(?:\.py)?((?: [^`\n]*)?)', re.MULTILINE)
+    lines = []
+    for page in [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'docs').glob('*.md'))]:
+        for name, rest in command.findall(page.read_text()):
+            if name in COMMANDS:
+                lines.append((page.name, name, rest.partition('   #')[0]))
+    assert len(lines) > 20
+    for page, name, rest in lines:
+        words = [word for word in shlex.split(rest.replace('[', '').replace(']', '')) if word != '...']
+        for word in words:
+            if word.startswith('--'):
+                shown = CliRunner().invoke(commands, [name, '--help']).output
+                assert re.search(rf'{re.escape(word.partition("=")[0])}\b', shown), f'{page}: mmexport {name} has no option {word}'
