@@ -1,6 +1,7 @@
 """Compare the forms of suppression with the reference kernel, which walks the boxes one after another, and as files in each runtime."""
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from mmexport.backends.exported.program import unavailable
 from mmexport.compat.mmcv_ext import reference_kernels
 from mmexport.ops.nms import suppress
 from mmexport.ops.op import with_forms
@@ -18,6 +20,7 @@ from ..kernel_cases import boxes
 
 KINDS = ('random', 'clustered', 'chained', 'degenerate', 'huge')
 THRESHOLD = 0.45
+FORMS = ('script',) if unavailable() else ('script', 'while_loop')
 
 
 class Suppress(nn.Module):
@@ -61,7 +64,9 @@ def scripted() -> Callable[..., Tensor]:
 
 
 def program() -> torch.export.ExportedProgram:
-    axes = {0: torch.export.Dim('batch', max=4096), 1: torch.export.Dim('boxes', max=4096)}
+    if reason := unavailable():
+        pytest.skip(reason)
+    axes = {0: torch.export.Dim('batch', max=1 << 16), 1: torch.export.Dim('boxes', max=4096)}
     with with_forms(nms='while_loop'):
         return torch.export.export(Suppress().eval(), pictures(3, 9), dynamic_shapes=(axes, dict(axes)), strict=False).run_decompositions()
 
@@ -79,7 +84,7 @@ def onnx(dynamo: bool, folder: Path) -> Callable[..., Tensor]:
     if dynamo:
         torch.onnx.export(program(), f=str(file), dynamo=True, opset_version=18, verbose=False)
     else:
-        options = dict(dynamo=False) if torch.__version__ >= '2.5' else {}
+        options = dict(dynamo=False) if 'dynamo' in inspect.signature(torch.onnx.export).parameters else {}
         torch.onnx.export(Suppress().eval(), pictures(3, 9), str(file), opset_version=18, input_names=['where', 'candidates'],
                           dynamic_axes={name: {0: 'batch', 1: 'boxes'} for name in ('where', 'candidates')}, **options)
     session = onnxruntime.InferenceSession(str(file), providers=['CPUExecutionProvider'])
@@ -89,7 +94,7 @@ def onnx(dynamo: bool, folder: Path) -> Callable[..., Tensor]:
 
 def test_both_forms_are_greedy_and_stable(checked: tuple[tuple[Tensor, Tensor], Tensor]) -> None:
     inputs, result = checked
-    for form in ('script', 'while_loop'):
+    for form in FORMS:
         with with_forms(nms=form):
             assert torch.equal(suppress(*inputs, THRESHOLD), result), form
 
@@ -110,6 +115,30 @@ def test_an_onnx_file_equals_the_kernel(dynamo: bool, tmp_path: Path, checked: t
     assert torch.equal(onnx(dynamo, tmp_path)(*inputs), result)
 
 
+def test_an_openvino_model_equals_the_kernel(tmp_path: Path, checked: tuple[tuple[Tensor, Tensor], Tensor]) -> None:
+    """From the ONNX file: OpenVINO's own conversion does not take torch's while_loop with tensors from outside of it."""
+    openvino = pytest.importorskip('openvino', reason='OpenVINO is not installed')
+    torch.onnx.export(program(), f=str(tmp_path / 'nms.onnx'), dynamo=True, opset_version=18, verbose=False)
+    model = openvino.Core().compile_model(openvino.convert_model(tmp_path / 'nms.onnx'), 'CPU', {'INFERENCE_PRECISION_HINT': 'f32'})
+    inputs, result = checked
+    assert torch.equal(torch.from_numpy(model([each.numpy() for each in inputs])[0]).bool(), result)
+
+
+@pytest.mark.slow
+def test_an_aotinductor_package_equals_the_kernel(tmp_path: Path, checked: tuple[tuple[Tensor, Tensor], Tensor]) -> None:
+    package = torch._inductor.aoti_compile_and_package(program(), package_path=str(tmp_path / 'nms.pt2'))
+    inputs, result = checked
+    assert torch.equal(torch._inductor.aoti_load_package(package)(*inputs), result)
+
+
+@pytest.mark.slow
+def test_ten_thousand_pictures(tmp_path: Path) -> None:
+    inputs = pictures(10_000, 24, seed=5000)
+    result = expected(*inputs)
+    for name, run in (('torchscript', scripted()), ('torch.export', exported()), ('onnx', onnx(True, tmp_path))):
+        assert torch.equal(run(*inputs), result), name
+
+
 def test_a_long_chain_alternates() -> None:
     """Each box overlaps its neighbours only: every second one stays, at the far end too."""
     start = torch.arange(600.0) * 5
@@ -121,6 +150,6 @@ def test_a_long_chain_alternates() -> None:
 
 @pytest.mark.parametrize(('count', 'size'), [(1, 0), (0, 5), (2, 1)])
 def test_few_or_no_boxes(count: int, size: int) -> None:
-    for form in ('script', 'while_loop'):
+    for form in FORMS:
         with with_forms(nms=form):
             assert suppress(torch.zeros(count, size, 4), torch.ones(count, size, dtype=torch.bool), THRESHOLD).all()

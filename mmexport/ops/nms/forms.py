@@ -40,14 +40,16 @@ def suppress(boxes: Tensor, candidates: Tensor, iou_threshold: float, offset: in
 def overlaps(boxes: Tensor, offset: int) -> Tensor:
     """Return the intersection over union of each box with each other (N, M, M).
 
-    Of two boxes without area it is NaN, which suppresses nothing.
+    Of two boxes without area it is zero, so that nothing is suppressed: mmcv divides zero by zero there, and a comparison with the NaN is
+    false; in OpenVINO it is true.
     """
     x1, y1, x2, y2 = boxes.unbind(2)
     width = (torch.minimum(x2[:, :, None], x2[:, None]) - torch.maximum(x1[:, :, None], x1[:, None]) + offset).clamp(min=0)
     height = (torch.minimum(y2[:, :, None], y2[:, None]) - torch.maximum(y1[:, :, None], y1[:, None]) + offset).clamp(min=0)
     shared = width * height
     areas = (x2 - x1 + offset) * (y2 - y1 + offset)
-    return shared / (areas[:, :, None] + areas[:, None] - shared)
+    union = areas[:, :, None] + areas[:, None] - shared
+    return shared / torch.where((union == 0) & (shared == 0), torch.ones_like(union), union)
 
 
 def _fixed_point(suppresses: Tensor, candidates: Tensor) -> Tensor:
