@@ -12,7 +12,7 @@ from importlib import metadata
 
 @contextmanager
 def configs_of_forks() -> Iterator[None]:
-    """Look for the configs of a package in the installed distribution that has it, inside the block."""
+    """Find the configs of a package in the distribution that has it, inside the block."""
     from mmengine.config.utils import MODULE2PACKAGE
     before = dict(MODULE2PACKAGE)
     MODULE2PACKAGE.update(_forks(before))

@@ -1,4 +1,4 @@
-"""Suppress boxes that overlap a better one, with outputs of a fixed size."""
+"""Compute greedy suppression of boxes, with outputs of a fixed size."""
 from ..op import EXPORTED, Op, register
 from .forms import suppress
 
