@@ -1,4 +1,4 @@
-"""Compute the suppression of overlapping boxes as a fixed point, without a Python loop over boxes. Both forms compute the same.
+"""Compute greedy suppression of boxes as a fixed point, without a Python loop. Both forms compute the same.
 
 Boxes are sorted, the best first. A box stays if no better box that stays overlaps it too much. Repeating this rule from "all stay" settles
 one link of each chain of overlaps at a time, so that it ends after as many steps as the longest chain has links, with what greedy
