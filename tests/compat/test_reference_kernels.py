@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from mmexport.backends.exported.program import unavailable
 from mmexport.compat import provide_mmcv_ext
 from mmexport.compat.mmcv_ext import called_kernels, reference_kernels
 from mmexport.errors import LoweringError
@@ -186,9 +187,16 @@ def test_a_kernel_cannot_be_lowered() -> None:
     with pytest.raises(LoweringError, match=r'roi_align_forward was called while the model was lowered.*patch'):
         torch.jit.trace(lambda feature, rois: roi_align(feature, rois, (2, 2)), (feature, rois), check_trace=False)
 
+
+
+@pytest.mark.skipif(provide_mmcv_ext() == 'compiled', reason='mmcv has its own kernels here')
+@pytest.mark.skipif(bool(unavailable()), reason='this torch makes no program with open sizes')
+def test_a_kernel_cannot_be_exported() -> None:
+    from mmcv.ops import roi_align
+
     class Head(torch.nn.Module):
         def forward(self, feature: Tensor, rois: Tensor) -> Tensor:
             return roi_align(feature, rois, (2, 2))
 
     with pytest.raises(Exception, match='was called while the model was lowered'):
-        torch.export.export(Head(), (feature, rois), strict=False)
+        torch.export.export(Head(), (values((1, 2, 8, 8), 0), torch.tensor([[0, 1.0, 1, 6, 6]])), strict=False)
