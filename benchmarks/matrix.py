@@ -46,7 +46,7 @@ def main() -> int:
         folder = args.folder / environment.name
         started = time.perf_counter()
         problem = None if (folder / 'bin' / 'python').is_file() else install(environment, folder)
-        entry.update(json.loads(json.dumps(asdict(environment))), install_s=round(time.perf_counter() - started), problem=problem)
+        entry.update(install_s=round(time.perf_counter() - started), problem=problem)
         if problem is None:
             entry['versions'] = versions(folder)
             for row in todo:

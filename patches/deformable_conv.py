@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mmexport.ops.deformable_conv import deform_conv2d
+from mmexport.ops.deformable_conv import deform_conv2d, pair
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -32,13 +32,9 @@ class DeformableConvolution(Patch):
 def _plain(x: Tensor, offset: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
            deform_groups: int = 1, bias: bool = False, im2col_step: int = 32) -> Tensor:
     assert not bias, 'upstream has none either'
-    return deform_conv2d(x, offset, weight, None, None, _pair(stride), _pair(padding), _pair(dilation), groups, deform_groups)
+    return deform_conv2d(x, offset, weight, None, None, pair(stride), pair(padding), pair(dilation), groups, deform_groups)
 
 
 def _modulated(x: Tensor, offset: Tensor, mask: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
                dilation: Any = 1, groups: int = 1, deform_groups: int = 1) -> Tensor:
-    return deform_conv2d(x, offset, weight, bias, mask, _pair(stride), _pair(padding), _pair(dilation), groups, deform_groups)
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    return (int(value[0]), int(value[1])) if isinstance(value, (tuple, list)) else (int(value), int(value))
+    return deform_conv2d(x, offset, weight, bias, mask, pair(stride), pair(padding), pair(dilation), groups, deform_groups)

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mmexport.ops.deformable_conv import deform_conv2d
+from mmexport.ops.deformable_conv import deform_conv2d, pair
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -33,8 +33,4 @@ def _convolve(input: Tensor, offset: Tensor, weight: Tensor, bias: Tensor | None
               dilation: Any = (1, 1), mask: Tensor | None = None) -> Tensor:
     groups = input.shape[1] // weight.shape[1]
     deform_groups = offset.shape[1] // (2 * weight.shape[2] * weight.shape[3])
-    return deform_conv2d(input, offset, weight, bias, mask, _pair(stride), _pair(padding), _pair(dilation), int(groups), int(deform_groups))
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    return (int(value[0]), int(value[1])) if isinstance(value, (tuple, list)) else (int(value), int(value))
+    return deform_conv2d(input, offset, weight, bias, mask, pair(stride), pair(padding), pair(dilation), int(groups), int(deform_groups))

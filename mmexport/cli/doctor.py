@@ -29,8 +29,9 @@ def doctor() -> int:
 
 def installed() -> dict[str, str]:
     """Return name and version of the distributions that matter here, of those that are installed."""
-    from importlib import metadata
     from importlib.util import find_spec
+
+    from ..compat.packages import distribution_version
     formats: list[str] = []
     tasks: list[str] = []
     if find_spec('torch') is not None:
@@ -39,13 +40,7 @@ def installed() -> dict[str, str]:
         formats, tasks = format_packages(), task_packages()
     names = ('torch', 'torchvision', 'mmengine', 'mmcv', 'mmcv-lite', *tasks, 'numpy', 'setuptools', 'onnxruntime-gpu', 'tensorrt',
              'safetensors', 'ray', *formats)
-    versions: dict[str, str] = {}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    return {name: version for name in names if (version := distribution_version(name))}
 
 
 def _versions() -> Iterator[str]:

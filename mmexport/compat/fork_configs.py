@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 
+from .packages import distribution_version
+
 
 @contextmanager
 def configs_of_forks() -> Iterator[None]:
@@ -24,13 +26,5 @@ def configs_of_forks() -> Iterator[None]:
 
 def _forks(names: dict[str, str]) -> dict[str, str]:
     """Return for each module of `names` whose distribution is missing the one that has it instead."""
-    missing = {module for module, name in names.items() if not _installed(name)}
+    missing = {module for module, name in names.items() if distribution_version(name) is None}
     return {module: owners[0] for module, owners in metadata.packages_distributions().items() if module in missing} if missing else {}
-
-
-def _installed(name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ..errors import LoweringError, MissingOpError, SetupError
 
 NAME = 'mmcv._ext'
-# The reference kernels that were called in this process, and what each was compared with.
+# The reference kernels that were called for the present model, and what each was compared with.
 _called: dict[str, str] = {}
 
 
@@ -49,8 +49,13 @@ def reference_kernels() -> dict[str, Callable[..., Any]]:
 
 
 def called_kernels() -> dict[str, str]:
-    """Return the reference kernels that were called so far, and what each was compared with."""
+    """Return the reference kernels that were called since `forget_called_kernels`, and what each was compared with."""
     return dict(sorted(_called.items()))
+
+
+def forget_called_kernels() -> None:
+    """Start `called_kernels` anew, for another model in the same process."""
+    _called.clear()
 
 
 class _StandIn(ModuleType):

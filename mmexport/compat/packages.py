@@ -16,18 +16,21 @@ FORK = 'onedl-mmcv'
 REMEDY = "pip install 'mmcv-lite>=2.0,<2.2' (no compiled ops), or mim install 'mmcv>=2.0,<2.2'"
 
 
+def distribution_version(name: str) -> str | None:
+    """Return the version of the distribution `name`, or None."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def mmcv_distribution() -> tuple[str, str]:
     """Return name and version of the installed mmcv.
 
     Raises:
         SetupError: there is none, there are both, or the version is outside 2.0 <= v < 2.2.
     """
-    installed = {}
-    for name in ('mmcv', 'mmcv-lite', FORK):
-        try:
-            installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
+    installed = {name: version for name in ('mmcv', 'mmcv-lite', FORK) if (version := distribution_version(name))}
     if not installed:
         raise SetupError(f'mmcv is not installed: {REMEDY}')
     if len(installed) > 1:
@@ -50,13 +53,6 @@ def installed_version(package: str) -> str | None:
         return ', '.join(f'{name} {metadata.version(name)}' for name in sorted(set(metadata.packages_distributions().get(package, ()))))
 
 
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def check_packages() -> None:
     """Raise early, with the remedy, if importing OpenMMLab would fail later.
 
@@ -65,9 +61,11 @@ def check_packages() -> None:
     """
     mmcv_distribution()
     names = {name for pair in PAIRS for name, *_ in (pair.first, pair.second)}
-    for pair in known_incompatible({name: version for name in names if (version := _version(name))}):
+    versions = {name: version for name in names if (version := distribution_version(name))}
+    for pair in known_incompatible(versions):
+        one, other = pair.first[0], pair.second[0]
         if pair.stops:
-            raise SetupError(f'{pair.first[0]} and {pair.second[0]} do not go together in the installed versions '
-                             f'({_version(pair.first[0])} and {_version(pair.second[0])}): {pair.effect}. Remedy: {pair.remedy}')
+            raise SetupError(f'{one} and {other} do not go together in the installed versions ({versions[one]} and {versions[other]}): '
+                             f'{pair.effect}. Remedy: {pair.remedy}')
     if importlib.util.find_spec('pkg_resources') is None:
         raise SetupError("mmengine needs pkg_resources, which setuptools 81 and later no longer has: pip install 'setuptools<81'")

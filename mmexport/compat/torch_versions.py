@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import traceback
-from importlib import metadata
 from pathlib import Path
 
 from ..errors import SetupError, causes, last_line
+from .packages import distribution_version
 
 # Of a call whose signature changed between versions; a module's own ``forward`` is called with what the model passes.
 _SIGNATURE = ('unexpected keyword argument', 'missing 1 required', 'positional arguments but')
@@ -54,10 +54,4 @@ def in_words(reason: str) -> str:
 
 def versions_in_words() -> str:
     """Return ``torch 2.13.0, numpy 2.4.1, ...`` of the installed packages that an export depends on."""
-    versions = []
-    for name in _NAMED:
-        try:
-            versions.append(f'{name} {metadata.version(name)}')
-        except metadata.PackageNotFoundError:
-            continue
-    return ', '.join(versions)
+    return ', '.join(f'{name} {version}' for name in _NAMED if (version := distribution_version(name)))

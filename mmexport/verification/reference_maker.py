@@ -13,6 +13,7 @@ from ..branches import BranchInputs, InsufficientMargin
 from ..branches import Run as BranchRun
 from ..checker.compare import compare
 from ..checker.samples import Sample
+from ..compat.mmcv_ext import forget_called_kernels
 from ..errors import InputError, eager_in_words
 from ..inputs.decisive import decisive_inputs, decisive_size, effort
 from ..inputs.making import WINDOWS, Inputs
@@ -50,6 +51,7 @@ class ReferenceMaker:
 
     def compute(self, inputs: Inputs) -> Reference:
         """Run the model on `inputs`, and on those that turn out to be needed."""
+        forget_called_kernels()
         samples, plan = self._run_eager(inputs)
         samples += self._decisive(plan, samples)
         search = BranchSearch(self.section, self.adapter, self.device, self.runs, self.step, self._sample_at, inputs.photographs,

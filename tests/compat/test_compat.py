@@ -39,7 +39,7 @@ def test_an_extension_that_does_not_load_is_explained(tmp_path: object) -> None:
 
 @pytest.mark.parametrize(('installed', 'words'), [
     ({}, 'not installed'), ({'mmcv': '2.1.0', 'mmcv-lite': '2.1.0'}, 'both installed'), ({'mmcv': '2.2.0'}, 'mmcv 2.2.0'),
-    ({'mmcv': '1.7.2'}, 'mmcv 1.7.2')])
+    ({'mmcv': '1.7.2'}, 'mmcv 1.7.2'), ({'mmcv-lite': '2.1.0', 'mmdet': '3.0.0'}, 'mmcv-lite and mmdet do not go together')])
 def test_wrong_mmcv_is_refused_with_the_remedy(installed: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         if name in installed:

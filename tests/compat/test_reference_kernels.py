@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mmexport.backends.exported.program import unavailable
 from mmexport.compat import provide_mmcv_ext
-from mmexport.compat.mmcv_ext import called_kernels, reference_kernels
+from mmexport.compat.mmcv_ext import called_kernels, forget_called_kernels, reference_kernels
 from mmexport.errors import LoweringError
 
 from ..kernel_cases import boxes, cases, scores, values
@@ -184,6 +184,8 @@ def test_a_kernel_cannot_be_lowered() -> None:
     feature, rois = values((1, 2, 8, 8), 0), torch.tensor([[0, 1.0, 1, 6, 6]])
     assert roi_align(feature, rois, (2, 2)).shape == (1, 2, 2, 2)
     assert called_kernels()['roi_align_forward'] == 'compiled mmcv 2.1.0'
+    forget_called_kernels()
+    assert not called_kernels()
     with pytest.raises(LoweringError, match=r'roi_align_forward was called while the model was lowered.*patch'):
         torch.jit.trace(lambda feature, rois: roi_align(feature, rois, (2, 2)), (feature, rois), check_trace=False)
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 from mmexport.backends.base import build_backend
 from mmexport.backends.exported import probing
 from mmexport.backends.onnx.backend import ONNX
+from mmexport.cli.outcome import exit_code
 from mmexport.compat import torch_versions
 from mmexport.compat.torch_versions import conflict_of, version_conflict
 from mmexport.errors import Fact, LoweringError, SetupError
@@ -68,6 +70,12 @@ def test_a_conflict_of_one_format_leaves_the_others() -> None:
     assert conflicting(failed) == ('onnx',)
     with pytest.raises(SetupError, match='do not go together'):
         lower_all(backends[1:], lower, None, torch.zeros(1), Session())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(('reasons', 'code'), [(['onnx: do not go together'], 3), (['onnx: do not go together', 'openvino: wrong'], 1)])
+def test_only_a_conflict_is_an_error_of_the_environment(reasons: list[str], code: int) -> None:
+    report = SimpleNamespace(passed=False, conflicts=('onnx',), reasons=reasons)
+    assert exit_code(report, False) == code  # type: ignore[arg-type]
 
 
 def test_unknown_keyword_of_the_model_is_none() -> None:

@@ -1,9 +1,9 @@
 """Convolve at positions that the network chooses, in plain PyTorch."""
 from ..op import Op, register
-from .forms import SAMPLINGS, deform_conv2d
+from .forms import SAMPLINGS, deform_conv2d, pair
 from .probe import ConvProbe
 
-__all__ = ['SAMPLINGS', 'deform_conv2d']
+__all__ = ['SAMPLINGS', 'deform_conv2d', 'pair']
 
 register(Op('deformable_conv', default='grid', takes={'onnx': 'grid', 'openvino': 'grid', 'tensorrt': 'grid'},
             probed=('grid', 'gather'), probe=ConvProbe, axes=('batch', 'channel', 'h', 'w'),

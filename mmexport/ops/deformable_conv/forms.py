@@ -49,6 +49,11 @@ def deform_conv2d(x: Tensor, offset: Tensor, weight: Tensor, bias: Tensor | None
     return answer if bias is None else answer + bias.view(1, -1, 1, 1)
 
 
+def pair(value: Any) -> tuple[int, int]:
+    """Return an option of a convolution for both axes; a single number counts for both."""
+    return (int(value[0]), int(value[1])) if isinstance(value, (tuple, list)) else (int(value), int(value))
+
+
 def grid(planes: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Sample planes (B, c, H, W) at x and y (B, K, h, w) in cells -> (B, c, K, h, w)."""
     height, width = planes.shape[2:]

@@ -21,16 +21,16 @@ def converted(program: ExportedProgram, opset: int, names: Sequence[str], inputs
         with rules_where_they_may_match(), known_values():
             return _converted(decomposed_by_node(program), opset, names, inputs)
     except Exception as exc:  # A fast path or the exporter itself failed: the exporter alone is tried.
-        converted = _converted(program, opset, names, inputs)
+        proto = _converted(program, opset, names, inputs)
         skip('the fast conversion to ONNX', f'{type(exc).__name__}: {exc}')
-        return converted
+        return proto
 
 
 def _converted(program: ExportedProgram, opset: int, names: Sequence[str], inputs: Sequence[str]) -> Any:
-    converted = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False, input_names=list(inputs),
-                                  output_names=list(names))
-    assert converted is not None
-    return converted.model_proto
+    exported = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False, input_names=list(inputs),
+                                 output_names=list(names))
+    assert exported is not None
+    return exported.model_proto
 
 
 @contextmanager
