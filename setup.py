@@ -32,7 +32,7 @@ SWEEP = ['ray[default]>=2.9']
 setup(
     name='mmexport',
     version=VERSION,
-    description='Export OpenMMLab 2.x models and prove that the export is right',
+    description='Export OpenMMLab 2.x models, and check the files against the unpatched model',
     long_description=(HERE / 'README.md').read_text() if (HERE / 'README.md').exists() else '',
     long_description_content_type='text/markdown',
     license='Apache-2.0',

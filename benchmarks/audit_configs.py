@@ -1,4 +1,4 @@
-"""The device audit on the full-size families of mmseg and mmdet that build without a compiled mmcv: no false alarm may remain.
+"""Audit devices in full-size families of mmseg and mmdet that build without a compiled mmcv: no false alarm may remain.
 
 The first config of each folder is built with the weights that it starts with, and run once (``forward(mode='tensor')``) at --size.
     python benchmarks/audit_configs.py --out benchmarks/results/audit_configs.json
@@ -41,7 +41,7 @@ def parse() -> argparse.Namespace:
 
 
 def families(package: str) -> Iterator[Path]:
-    """One config of each folder: the one of the shortest name, which is mostly the plain one."""
+    """Return one config of each folder: the one of the shortest name, which is mostly the plain one."""
     from mmexport.sweep.plan import config_root
     root = config_root(package)
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and path.name != '_base_'):

@@ -1,4 +1,4 @@
-"""The default command of two revisions, in turn, on the same checkpoints: seconds of the whole and of its steps.
+"""Time the default command of two revisions, in turn, on the same checkpoints: seconds of the whole and of its steps.
 
     python benchmarks/before_after.py --before e007a6c --out benchmarks/results/before_after.json
 """

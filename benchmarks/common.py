@@ -1,4 +1,4 @@
-"""What the benchmark scripts share: where a figure was measured, and with what."""
+"""Provide what the benchmark scripts share: where a figure was measured, and with what."""
 from __future__ import annotations
 
 import json
@@ -22,7 +22,7 @@ def names() -> list[str]:
 
 
 def circumstances() -> dict[str, Any]:
-    """Command, versions, commit and machine, for the head of a results file."""
+    """Return command, versions, commit and machine, for the head of a results file."""
     import torch
 
     from mmexport.export.versions import versions

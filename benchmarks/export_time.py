@@ -1,7 +1,8 @@
-"""What an export costs beyond the forward passes of its checks: python benchmarks/export_time.py --config pspnet --backend onnx.
+"""Measure what an export costs beyond the forward passes of its checks: python benchmarks/export_time.py --config pspnet --backend onnx.
 
 Forward passes are eager's, the patched model's, the one that the device audit watches (what a plain one takes, made right after it and
-not counted), and the file's own in the checking process; all else is ours or the exporter's. A machine's speed changes from minute to
+not counted), and the file's own in the checking process; all else is ours or torch's. `upstream_s` is the time inside of torch's own
+exporters (`UPSTREAM`), with the code of the model and of our patches that they run. A machine's speed changes from minute to
 minute: the bound is for the median of several exports.
 """
 from __future__ import annotations
@@ -13,11 +14,17 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
+from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from common import CONFIGS, ROOT, python, quiet, tool, write
 from rounds import Others
+
+UPSTREAM = ('torch.export.export', 'torch.onnx.export', 'torch.jit.trace', 'torch.jit.freeze')
 
 
 def main() -> int:
@@ -55,6 +62,21 @@ def in_a_process(args: argparse.Namespace) -> dict[str, Any]:
         return row
 
 
+def counted(target: str, seconds: dict[str, float]) -> Any:
+    """Return the function at `target`, which adds the time of its calls to `seconds`."""
+    module, _, name = target.rpartition('.')
+    function = getattr(import_module(module), name)
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            seconds[target] = seconds.get(target, 0.0) + time.perf_counter() - started
+    return run
+
+
 def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dict[str, Any]:
     import torch
 
@@ -63,7 +85,7 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     from mmexport.model.config import load_config
 
     class Watched(Exporter):
-        """Times a plain pass of the network right after the one that the device audit watches."""
+        """Time a plain pass of the network right after the one that the device audit watches."""
 
         plain_s = 0.0
 
@@ -81,8 +103,12 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     cfg = load_config(CONFIGS / f'{name}.py')
     cfg.merge_from_dict({'export.backends': [backend], 'export.inputs': dict(shape=size), 'export.outputs': 'raw'})
     exporter = Watched(cfg, str(folder / 'c.pth'), folder / 'w')
+    upstream: dict[str, float] = {}
     others, started = Others(), time.perf_counter()
-    report, = exporter.run()
+    with ExitStack() as stack:
+        for target in UPSTREAM:
+            stack.enter_context(mock.patch(target, counted(target, upstream)))
+        report, = exporter.run()
     total, busy = time.perf_counter() - started - exporter.plain_s, others.load()
     actual = report.checks[0].result or {}
     running = sum(seconds for step, seconds in report.seconds.items() if step.startswith('Running'))
@@ -93,7 +119,7 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     watched = min(exporter.plain_s, next(seconds for step, seconds in report.seconds.items() if step.startswith('Looking')))
     forward = running + watched + actual['run_s'] + timed + typical
     return dict(config=name, backend=backend, passed=report.passed, total_s=total, forward_s=forward, beyond_s=total - forward,
-                steps=dict(report.seconds), plain_s=exporter.plain_s, load_s=actual['load_s'], others=busy)
+                upstream_s=upstream, steps=dict(report.seconds), plain_s=exporter.plain_s, load_s=actual['load_s'], others=busy)
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""What decisions cost: the file with final outputs over the one with raw outputs, in every format, timed in turn in one process.
+"""Measure what decisions cost: the file with final outputs over the one with raw outputs, in every format, timed in turn in one process.
 
     python benchmarks/final_cost.py --out benchmarks/results/final_cost.json
 

@@ -1,4 +1,4 @@
-"""Speed of every format that is installed against unpatched eager, float32, all cores: made, verified, then timed in turn.
+"""Time every format that is installed against unpatched eager, float32, all cores: made, verified, then timed in turn.
 
 A file that does not pass is not timed. Files lie under --work-dir and are made once; the timing is repeated at will, and is worth
 something on an idle machine only: the load of others is measured and shown.
@@ -60,7 +60,7 @@ def parse() -> argparse.Namespace:
 
 
 def row(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """The config's formats: those that do not pass with the reason, the others with their times."""
+    """Return the config's formats: those that do not pass with the reason, the others with their times."""
     reason = make(name, args)
     passed = [form for form in args.formats if there_is(name, form, args)]
     timed = python(Path(__file__), '--time', name, *passed, '--size', *args.size, '--rounds', args.rounds, '--device', args.device,
@@ -146,7 +146,7 @@ def measure(name: str, formats: list[str], args: argparse.Namespace) -> dict[str
 
 
 def waited_for(run: Any, device: Any) -> Any:
-    """On CUDA a call returns before its work is done."""
+    """Wait for the device after a call: on CUDA it returns before its work is done."""
     import torch
     if device.type != 'cuda':
         return run
@@ -160,7 +160,7 @@ def clocked(run: Any, image: Any) -> float:
 
 
 def device_ms(run: Any, image: Any) -> float:
-    """The device's own time of a call, apart from what it takes to dispatch it."""
+    """Measure the device's own time of a call, apart from what it takes to dispatch it."""
     import torch
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
@@ -180,7 +180,7 @@ def best(row: dict[str, Any]) -> float | None:
 
 
 def within(row: dict[str, Any]) -> bool | None:
-    """Whether the best format is within its bound; None where there is no bound, or nothing was timed on an idle machine."""
+    """Return whether the best format is within its bound; None where there is no bound, or nothing was timed on an idle machine."""
     fastest, bound = best(row), BOUNDS.get(row['config'])
     if fastest is None or bound is None or (row['others'] or 0.0) > BUSY:
         return None

@@ -1,4 +1,4 @@
-"""The acceptance on a GPU: files lowered on either device, run on both, against the unpatched eager model with mmcv's own kernels.
+"""Run the acceptance on a GPU: files lowered on either device, run on both, against the unpatched eager model with mmcv's own kernels.
 
     python benchmarks/gpu_acceptance.py --device cuda --out benchmarks/results/gpu-h200.json
 Also: an unpatched trace, to show the fault that the patches answer; latency p50/p95 of eager and artifact with TF32 off and on; peak
@@ -91,7 +91,7 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
             images = scenes(plan.shapes, adapter, place)
             expected = expect(adapter, images, TOLERANCE, NOISES, NetworkRuns())
             with patched('auto'):
-                samples[place] = with_patched(adapter, expected, place)
+                samples[place] = with_patched(adapter, expected, place, NetworkRuns())
                 manifest = dict(outputs=[spec.as_dict() for spec in adapter.specs], num_classes=adapter.num_classes)
                 files[place] = backend.lower(adapter, images['traced'], Path(folder) / place.type, manifest)
         checks: dict[str, Any] = {}
@@ -114,7 +114,7 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
 
 
 def other_devices(device: torch.device) -> list[torch.device]:
-    """The next CUDA device, if there is one: its samples are the first one's, the arithmetic being the same."""
+    """Return the next CUDA device, if there is one: its samples are the first one's, the arithmetic being the same."""
     if device.type != 'cuda' or torch.cuda.device_count() < 2:
         return []
     return [torch.device('cuda', ((device.index or 0) + 1) % torch.cuda.device_count())]
@@ -137,7 +137,7 @@ def seeded(name: str, tiny: bool) -> tuple[Any, nn.Module]:
 
 
 def worst(rows: list[Any]) -> dict[str, float]:
-    """By stage, the largest error of scale over samples and outputs."""
+    """Return by stage the largest error of scale over samples and outputs."""
     actual: dict[str, float] = {}
     for row in rows:
         if row.max_rel is not None:
@@ -146,7 +146,7 @@ def worst(rows: list[Any]) -> dict[str, float]:
 
 
 def unpatched_trace(adapter: nn.Module, image: Tensor) -> dict[str, Any]:
-    """The fault in the field: traced without patches, on another picture of the same size; on CUDA the kernel's output is lost."""
+    """Show the fault in the field: traced without patches, run on another picture of the same size; on CUDA the kernel's output is lost."""
     with torch.no_grad():
         try:
             traced = torch.jit.trace(adapter, (image,), check_trace=False)
@@ -158,7 +158,7 @@ def unpatched_trace(adapter: nn.Module, image: Tensor) -> dict[str, Any]:
 
 
 def latency(eager: Callable[..., Any], ours: Callable[..., Any], image: Tensor, calls: int) -> dict[str, Any]:
-    """Milliseconds p50 and p95 after 20 calls (TorchScript recompiles on the first), with TF32 off and, on CUDA, on."""
+    """Return milliseconds p50 and p95 after 20 calls (TorchScript recompiles on the first), with TF32 off and, on CUDA, on."""
     actual: dict[str, Any] = {}
     for tf32 in (False, True) if image.is_cuda else (False,):
         exact_arithmetic(not tf32)

@@ -1,4 +1,4 @@
-"""Planted device faults on a real device: does what the audit foretells happen there, and does what it calls clean run there?
+"""Test planted device faults on a real device: does what the audit foretells happen there, and does what it calls clean run there?
 
 Part of gpu_acceptance.py. On a CPU nothing can lie on a wrong device: there only dtypes crash, the rest shows that the script works.
 """
@@ -21,7 +21,7 @@ SHAPE, TOLERANCE = (1, 3, 64, 96), 1e-4
 
 
 def rows(device: torch.device, places: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """One row for each fault and each look-alike in each place (all); `passed` where the device does what was foretold."""
+    """Return one row for each fault and each look-alike in each place (all); `passed` where the device does what was foretold."""
     sys.path.insert(0, str(ROOT))
     from tests.device.planted import CLEAN, FAULTS, PLACES, clean_source, source
     actual = []
@@ -37,7 +37,7 @@ def rows(device: torch.device, places: Sequence[str] = ()) -> list[dict[str, Any
 
 @contextmanager
 def project(code: str) -> Iterator[tuple[Any, Tensor, Path]]:
-    """A user's project with `code` as its module: the adapter of its model, an input, and its folder."""
+    """Make a user's project with `code` as its module: the adapter of its model, an input, and its folder."""
     from mmexport.adapters import build_adapter
     from mmexport.device.unregistered_tensors import stop_gradients
     from mmexport.inputs.synthetic import picture

@@ -1,4 +1,4 @@
-"""Eager, a plain unfrozen trace and our artifact in one process, in turn: medians of at least 15 rounds.
+"""Time eager, a plain unfrozen trace and our artifact in one process, in turn: medians of at least 15 rounds.
 
 Weights are those that the model is built with: time does not depend on them. CPU time of one thread is the steady figure on a shared
 machine; wall time with all threads is shown beside it.
@@ -81,14 +81,14 @@ def measure(name: str, size: tuple[int, int], rounds: int) -> dict[str, Any]:
 
 
 def saved_and_loaded(module: Any, file: Path) -> Any:
-    """What a user runs is a file with weights of its own; the traced module would share eager's, and find them in the cache."""
+    """Save a module and load it, as a user does: the traced module would share the weights of eager, and find them in the cache."""
     import torch
     torch.jit.save(module, str(file))
     return torch.jit.load(str(file))
 
 
 def failure(run: Callable[..., Any], image: Any) -> str | None:
-    """Why an unpatched trace cannot be timed: some do not even run on the image that they were traced with."""
+    """Return why an unpatched trace cannot be timed: some do not even run on the image that they were traced with."""
     try:
         run(image)
     except RuntimeError as exc:
@@ -97,12 +97,12 @@ def failure(run: Callable[..., Any], image: Any) -> str | None:
 
 
 def ratios(seconds: dict[str, list[float]]) -> dict[str, float]:
-    """Median over the rounds of each one's time over eager's in the same round."""
+    """Return the median over the rounds of each one's time over eager's in the same round."""
     return {name: paired(seconds, name)['median'] for name in seconds}
 
 
 def against_plain(seconds: dict[str, list[float]]) -> dict[str, float] | None:
-    """The artifact's time over the plain trace's in the same round: median and quartiles."""
+    """Return the artifact's time over the plain trace's in the same round: median and quartiles."""
     return paired(seconds, 'artifact', 'plain trace') if 'plain trace' in seconds else None
 
 

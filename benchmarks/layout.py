@@ -1,4 +1,7 @@
-"""Count modules, lines and import cycles of the package at revisions of the repository.
+"""Count modules, lines, import cycles and upward imports of the package at revisions of the repository.
+
+An import is upward if it goes against the layers of today's pyproject.toml. A module that lay at the root counts to the layer that it was
+moved to.
 
     python benchmarks/layout.py 03f220a~1 HEAD --out benchmarks/results/layout.json
 """
@@ -10,11 +13,20 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import networkx
+import tomllib
 from common import ROOT, write
+
+# Where a module or package of before the move belongs, if its name is not that of its layer.
+MOVED = dict(
+    dict.fromkeys(('libtorch', '__main__'), 'cli'), checkpoint='model', config='model', checking='checker', screening='device',
+    **dict.fromkeys(('exporter', 'lowering', 'manifest', 'delivery', 'progressive', 'hook'), 'export'),
+    **dict.fromkeys(('expected', 'cliffs', 'verify', 'proof', 'fresh', 'pipeline', 'memory', 'reference'), 'verification'),
+    **dict.fromkeys(('answering', 'garbage', 'randomness', 'precision', 'progress'), 'utils'))
 
 
 def main() -> int:
@@ -37,14 +49,32 @@ def counts(revision: str) -> dict[str, Any]:
         files = sorted(Path(folder).rglob('*.py'))
         package = Path(folder) / 'mmexport'
         edges: dict[str, set[str]] = defaultdict(set)
-        for file in package.rglob('*.py'):
+        upward = []
+        for file in sorted(package.rglob('*.py')):
             parts = file.relative_to(package).with_suffix('').parts
-            edges[parts[0]] |= imported(file, parts) - {parts[0]}
+            names = {name for name in imported(file, parts) - {parts[0]} if not name.startswith('__')}
+            edges[parts[0]] |= names
+            upward += [f"{'.'.join(parts)} -> {name}" for name in sorted(names) if layer(name) < layer(parts[0])]
         graph = networkx.DiGraph([(name, other) for name, others in edges.items() for other in others])
         cycles = [sorted(component) for component in networkx.strongly_connected_components(graph) if len(component) > 1]
+        lengths = {file.relative_to(folder).as_posix(): len(file.read_text().splitlines()) for file in files}
         return dict(revision=revision, commit=commit, modules_at_the_root=len([*package.glob('*.py')]), files=len(files),
-                    lines=sum(len(file.read_text().splitlines()) for file in files), longest=max(
-                        (len(file.read_text().splitlines()), file.relative_to(folder).as_posix()) for file in files), cycles=cycles)
+                    lines=sum(lengths.values()), longest=max((length, name) for name, length in lengths.items()), cycles=cycles,
+                    upward_imports=upward)
+
+
+@cache
+def layers() -> list[list[str]]:
+    """Return the layers of pyproject.toml, the highest first."""
+    contracts = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool']['importlinter']['contracts']
+    names = next(contract['layers'] for contract in contracts if contract['type'] == 'layers')
+    return [[name.strip().removeprefix('mmexport.') for name in layer.split(':')] for layer in names]
+
+
+def layer(name: str) -> int:
+    """Return the place of a module's layer, from the top; a package's own __init__ may import all."""
+    name = MOVED.get(name, name)
+    return next((place for place, names in enumerate(layers()) if name in names), 0)
 
 
 def imported(file: Path, parts: tuple[str, ...]) -> set[str]:

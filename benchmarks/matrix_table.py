@@ -39,10 +39,12 @@ def summary(environment: dict[str, Any]) -> dict[str, Any]:
 
 def counts(environment: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """Return by format how many models passed, of how many that were tried; a row that ended without a result passed in none."""
-    rows = [row for key, row in environment['rows'].items() if key not in ('files', 'fast tests')]
-    results = [(name, result) for row in rows for name, result in row.get('formats', {}).items() if not result.startswith('not available')]
+    tried = {key: row for key, row in environment['rows'].items() if key not in ('files', 'fast tests')}
+    results = [(name, result) for row in tried.values() for name, result in row.get('formats', {}).items()
+               if not result.startswith('not available')]
     names = {name for name, _ in results}
-    results += [(name, row['reason']) for row in rows if row.get('reason') for name in names if name != 'aotinductor']
+    results += [(name, row['reason']) for key, row in tried.items() if row.get('reason') for name in names
+                if (name == 'aotinductor') == key.endswith(' aotinductor')]
     return {name: (sum(result.startswith('PASS') for each, result in results if each == name), sum(each == name for each, _ in results))
             for name in FORMATS if name in names}
 
@@ -58,7 +60,8 @@ def table(environments: list[dict[str, Any]]) -> list[str]:
         outcome = tests.get('tests') or tests.get('reason') or environment.get('problem') or 'not run'
         minutes = str(round(sum(row['seconds'] for row in rows.values()) / 60)) if rows else '-'
         outcome = re.sub(', [0-9]+ warnings?.*| in [0-9.]+s.*', '', outcome)
-        lines.append('| ' + ' | '.join([named(environment), environment['numpy'], environment['python'], *cells, outcome, minutes]) + ' |')
+        name = named({**environment, 'python': '3.11'})
+        lines.append('| ' + ' | '.join([name, environment['numpy'], environment['python'], *cells, outcome, minutes]) + ' |')
     return lines
 
 
@@ -69,13 +72,16 @@ def across(environments: list[dict[str, Any]]) -> list[str]:
     if not writers:
         return []
     lines = ['', 'Files of SegFormer-B0 and MaskFormer-R50, small, in each format but AOTInductor, written by the environment of the',
-             'column and verified by that of the row; those that do not pass are below. A dash: not there when the row was run.', '',
+             'column and verified by that of the row. Refused: a torch.export file of a newer torch, and the message names both versions.',
+             'Others that do not pass are below. A dash: not there when the row was run.', '',
              f"| verified by | {' | '.join(writers)} |", '|---' * (len(writers) + 1) + '|']
     for reader, row in results.items():
         cells = []
         for writer in writers:
             outcomes = [outcome for key, outcome in row.items() if key.startswith(f'{writer} ')]
-            cells.append(f"{sum(each == 'PASS' for each in outcomes)} of {len(outcomes)}" if outcomes else '-')
+            turned_away = sum(refused(each) for each in outcomes)
+            cells.append((f"{sum(each == 'PASS' for each in outcomes)} of {len(outcomes)}" if outcomes else '-')
+                         + (f', {turned_away} refused' if turned_away else ''))
         lines.append(f"| {reader} | {' | '.join(cells)} |")
     return lines
 
@@ -83,7 +89,13 @@ def across(environments: list[dict[str, Any]]) -> list[str]:
 def named(environment: dict[str, Any]) -> str:
     """Return the version of torch, with the packages that differ from the lock file."""
     others = ', '.join(package.replace('==', ' ') for package in environment['packages'])
-    return environment['torch'] + (f' with {others}' if others else '')
+    python = '' if environment['python'] == '3.11' else f", Python {environment['python']}"
+    return environment['torch'] + python + (f' with {others}' if others else '')
+
+
+def refused(result: str) -> bool:
+    """Return whether a file of another torch was refused in words."""
+    return result.startswith('exit 2') and 'was written with torch' in result
 
 
 def failures(environments: list[dict[str, Any]]) -> list[str]:
@@ -91,12 +103,15 @@ def failures(environments: list[dict[str, Any]]) -> list[str]:
     lines = []
     for environment in environments:
         for name, row in environment['rows'].items():
+            if row.get('failed'):
+                tests = ', '.join(test.removeprefix('FAILED ') for test in row['failed'])
+                lines.append(f"* torch {named(environment)}, {name}: {row['tests'].partition(' in ')[0]}: {tests}")
             if row.get('reason'):
                 lines.append(f"* torch {named(environment)}, {name}: {row['reason']}")
             what = 'loads the file of' if name == 'files' else f'{name},'
             kinds: dict[str, list[str]] = {}
             for kind, result in row.get('formats', {}).items():
-                if not result.startswith(('PASS', 'not available')):
+                if not result.startswith(('PASS', 'not available')) and not refused(result):
                     kinds.setdefault(result, []).append(kind)
             lines += [f"* torch {named(environment)}, {what} {', '.join(same)}: {result}" for result, same in kinds.items()]
     return ['', 'Not passed:', '', *lines] if lines else []

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def counted(place: Path, root: Path) -> dict[str, Any] | None:
-    """The row of one module; None where it has no mutant."""
+    """Return the row of one module; None where it has no mutant."""
     from mutmut.stats import status_by_exit_code
     codes: dict[str, int | None] = json.loads(place.read_text())['exit_code_by_key']
     if not codes:

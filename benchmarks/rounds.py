@@ -1,4 +1,4 @@
-"""Contestants timed in turn, and how busy others kept the machine meanwhile."""
+"""Time contestants in turn, and measure how busy others kept the machine meanwhile."""
 from __future__ import annotations
 
 import os
@@ -14,7 +14,7 @@ BUSY = 0.2
 
 def in_turn(contestants: dict[str, Callable[..., Any]], image: Any, rounds: int, clock: Callable[[], float],
             settle: Callable[[], None] = lambda: None) -> dict[str, list[float]]:
-    """Seconds of each, in rounds of all, after two calls that are not counted (the second compiles TorchScript's profile).
+    """Return seconds of each, in rounds of all, after two calls that are not counted (the second compiles TorchScript's profile).
 
     Each round starts with another one: whoever follows the same neighbour always has the same caches. `settle` is called before each.
     """
@@ -34,7 +34,7 @@ def in_turn(contestants: dict[str, Callable[..., Any]], image: Any, rounds: int,
 
 
 def paired(seconds: dict[str, list[float]], name: str, over: str = 'eager') -> dict[str, float]:
-    """The time of one over that of another in the same round: median and quartiles."""
+    """Return the time of one over that of another in the same round: median and quartiles."""
     return quartiles([own / other for own, other in zip(seconds[name], seconds[over], strict=True)])
 
 
@@ -43,13 +43,13 @@ def quartiles(values: Sequence[float]) -> dict[str, float]:
 
 
 class Others:
-    """The cores that other processes keep busy between two looks, from Linux's own account."""
+    """Measure the cores that other processes keep busy between two looks, from Linux's own account."""
 
     def __init__(self) -> None:
         self.started, self.busy, self.own = time.perf_counter(), _busy(), _own()
 
     def load(self) -> float | None:
-        """Cores, on average since this was made; None where the system has no such account."""
+        """Return cores, on average since this was made; None where the system has no such account."""
         if self.busy is None:
             return None
         seconds = time.perf_counter() - self.started

@@ -12,7 +12,7 @@ Scene = tuple[Any, Any]
 
 
 def nuclei(seed: int, height: int = SIDE, width: int = SIDE) -> Scene:
-    """Dark discs of radius 2 to 4 on tissue, under 2% of the pixels, among blurred spots that are no nuclei."""
+    """Draw dark discs of radius 2 to 4 on tissue, under 2% of the pixels, among blurred spots that are no nuclei."""
     generator = np.random.default_rng(seed)
     picture = _ground(generator, height, width, (205, 175, 215), 14)
     labels = np.zeros((height, width), np.uint8)
@@ -31,7 +31,7 @@ def nuclei(seed: int, height: int = SIDE, width: int = SIDE) -> Scene:
 
 
 def cracks(seed: int, height: int = SIDE, width: int = SIDE) -> Scene:
-    """Dark broken lines on asphalt, label 1, and bright straight markings, label 0."""
+    """Draw dark broken lines on asphalt, label 1, and bright straight markings, label 0."""
     generator = np.random.default_rng(seed)
     picture = _ground(generator, height, width, (118, 116, 112), 16)
     labels = np.zeros((height, width), np.uint8)
@@ -44,7 +44,7 @@ def cracks(seed: int, height: int = SIDE, width: int = SIDE) -> Scene:
 
 
 def shapes(seed: int, height: int = SIDE, width: int = SIDE) -> Scene:
-    """Discs, squares and bars in colours that overlap, on ground: labels 1, 2, 3 and 0. Bars are the rarest."""
+    """Draw discs, squares and bars in colours that overlap, on ground: labels 1, 2, 3 and 0. Bars are the rarest."""
     generator = np.random.default_rng(seed)
     picture = _ground(generator, height, width, (90, 140, 110), 18)
     labels = np.zeros((height, width), np.uint8)
@@ -52,20 +52,46 @@ def shapes(seed: int, height: int = SIDE, width: int = SIDE) -> Scene:
         kind = int(generator.choice([1, 1, 2, 2, 3]))
         x, y = _place(generator, height, width)
         size = int(generator.integers(8, 18))
-        mask = np.zeros((height, width), np.uint8)
-        if kind == 1:
-            cv2.circle(mask, (x, y), size, 1, -1)
-        elif kind == 2:
-            cv2.rectangle(mask, (x - size, y - size), (x + size, y + size), 1, -1)
-        else:
-            cv2.line(mask, (x - 2 * size, y - size // 2), (x + 2 * size, y + size // 2), 1, 5)
-        colour = np.array({1: (60, 70, 190), 2: (190, 90, 70), 3: (60, 190, 200)}[kind]) + generator.integers(-25, 25, 3)
-        picture[mask == 1] = colour + generator.normal(0, 14, (int(mask.sum()), 3))
+        mask = _drawn(picture, generator, kind - 1, (x, y), size)
         labels[mask == 1] = kind
     return _byte(picture), labels
 
 
+def objects(seed: int, height: int = SIDE, width: int = SIDE) -> tuple[Any, Any, Any]:
+    """Draw discs, squares and bars: picture, boxes (N, 4) x1 y1 x2 y2 of what is drawn, classes 0, 1, 2. Hidden ones are left out."""
+    generator = np.random.default_rng(seed)
+    picture = _ground(generator, height, width, (90, 140, 110), 18)
+    owner = np.full((height, width), -1)
+    kinds = []
+    for number in range(max(4, int(5 * height * width / SIDE ** 2))):
+        kind, (x, y), size = int(generator.integers(0, 3)), _place(generator, height, width), int(generator.integers(7, 20))
+        mask = _drawn(picture, generator, kind, (x, y), size)
+        owner[mask == 1] = number
+        kinds.append((kind, int(mask.sum())))
+    boxes, labels = [], []
+    for number, (kind, drawn) in enumerate(kinds):
+        rows, columns = (owner == number).nonzero()
+        if len(rows) > max(20, drawn // 3):
+            boxes.append([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
+            labels.append(kind)
+    return _byte(picture), np.array(boxes, np.float32).reshape(-1, 4), np.array(labels, np.int64)
+
+
 DRAWN: dict[str, Callable[..., Scene]] = {'nuclei_unet': nuclei, 'cracks_sigmoid': cracks, 'shapes_slide': shapes}
+
+
+def _drawn(picture: Any, generator: Any, kind: int, place: tuple[int, int], size: int) -> Any:
+    """Draw a disc, a square or a bar into the picture; return its mask."""
+    (x, y), mask = place, np.zeros(picture.shape[:2], np.uint8)
+    if kind == 0:
+        cv2.circle(mask, (x, y), size, 1, -1)
+    elif kind == 1:
+        cv2.rectangle(mask, (x - size, y - size), (x + size, y + size), 1, -1)
+    else:
+        cv2.line(mask, (x - 2 * size, y - size // 2), (x + 2 * size, y + size // 2), 1, 5)
+    colour = np.array([(60, 70, 190), (190, 90, 70), (60, 190, 200)][kind]) + generator.integers(-25, 25, 3)
+    picture[mask == 1] = colour + generator.normal(0, 14, (int(mask.sum()), 3))
+    return mask
 
 
 def _ground(generator: Any, height: int, width: int, colour: tuple[int, int, int], deviation: float) -> Any:

@@ -1,4 +1,4 @@
-"""How much faster two workers of a sweep are than one: the same eight jobs, one thread each, subprocesses included, Ray's start left out.
+"""Measure how much faster two workers of a sweep are than one: eight jobs, one thread each, subprocesses included, Ray's start not.
 
     python benchmarks/sweep_rate.py --out benchmarks/results/sweep_rate.json
 """
@@ -47,14 +47,14 @@ def main() -> int:
 
 
 def resting() -> float:
-    """The cores that others keep busy while this does nothing: before and after, since a sweep's own processes are others too."""
+    """Measure the cores that others keep busy while this does nothing: before and after, since a sweep's own processes are others too."""
     others = Others()
     time.sleep(5)
     return others.load() or 0.0
 
 
 def seconds(workers: int, folder: Path, name: str) -> float:
-    """From the first job's start to the last one's row; every row must pass."""
+    """Return seconds from the first job's start to the last one's row; every row must pass."""
     os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
     import ray
 

@@ -5,8 +5,6 @@ the checkpoints. Validation scenes have seeds that training never draws; mIoU be
 """
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.scenes import DRAWN, Scene  # noqa: E402
+from benchmarks.training import as_tensor, train_named  # noqa: E402
 
 CONFIGS = Path(__file__).resolve().parents[1] / 'tests' / 'data' / 'trained'
 STEPS = {'nuclei_unet': 500, 'cracks_sigmoid': 400, 'shapes_slide': 700}
@@ -25,20 +24,6 @@ BATCH, RATE = 8, 2e-3
 VALIDATION = range(900_000, 900_012)
 # Larger than a window, so that a sliding model slides.
 SIZE = (128, 192)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('names', nargs='*', default=sorted(DRAWN))
-    parser.add_argument('--out', type=Path, default=CONFIGS)
-    args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    place = args.out / 'scores.json'
-    scores = json.loads(place.read_text()) if place.is_file() else {}
-    for name in args.names:
-        scores[name] = train(name, args.out / f'{name}.pth')
-        place.write_text(json.dumps(scores, indent=2) + '\n')
-    return 0
 
 
 def train(name: str, checkpoint: Path) -> dict[str, Any]:
@@ -73,17 +58,17 @@ def train(name: str, checkpoint: Path) -> dict[str, Any]:
 
 
 def predicted(model: nn.Module, picture: Any) -> Any:
-    """Labels (H, W) that ``test_step`` gives for a picture (H, W, 3), uint8, BGR."""
+    """Return labels (H, W) that ``test_step`` gives for a picture (H, W, 3), uint8, BGR."""
     from mmseg.structures import SegDataSample
     size = picture.shape[:2]
     sample = SegDataSample(metainfo=dict(img_shape=size, ori_shape=size, pad_shape=size, scale_factor=(1.0, 1.0)))
     with torch.no_grad():
-        answer = model.test_step(dict(inputs=[_tensor(picture)], data_samples=[sample]))  # type: ignore[operator]
+        answer = model.test_step(dict(inputs=[as_tensor(picture)], data_samples=[sample]))  # type: ignore[operator]
     return answer[0].pred_sem_seg.data[0].numpy()
 
 
 def miou(name: str, predict: Callable[[Any], Any]) -> float:
-    """Mean IoU over classes, in percent, of `predict` on the validation scenes, as mmseg's own metric counts."""
+    """Return the mean IoU over classes, in percent, of `predict` on the validation scenes, as mmseg's own metric counts."""
     from mmexport.compat import provide_mmcv_ext
     provide_mmcv_ext()
     from mmseg.evaluation import IoUMetric
@@ -108,14 +93,10 @@ def _loss(model: nn.Module, scenes: list[Scene]) -> Tensor:
         sample = SegDataSample(metainfo=dict(img_shape=size, ori_shape=size, pad_shape=size, scale_factor=(1.0, 1.0)))
         sample.gt_sem_seg = PixelData(data=torch.as_tensor(labels).long()[None])
         samples.append(sample)
-    data = model.data_preprocessor(dict(inputs=[_tensor(picture) for picture, _ in scenes], data_samples=samples), True)  # type: ignore
+    data = model.data_preprocessor(dict(inputs=[as_tensor(picture) for picture, _ in scenes], data_samples=samples), True)  # type: ignore
     losses = model.loss(data['inputs'], data['data_samples'])  # type: ignore[operator]
     return sum(value for key, value in losses.items() if 'loss' in key)  # type: ignore[return-value]
 
 
-def _tensor(picture: Any) -> Tensor:
-    return torch.as_tensor(picture).permute(2, 0, 1).contiguous()
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(train_named(__doc__, DRAWN, CONFIGS, train))

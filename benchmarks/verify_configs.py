@@ -68,7 +68,7 @@ def native(config: Path) -> tuple[int, int]:
 
 
 def summary(work_dir: Path, stderr: str, seconds: float, size: list[int]) -> dict[str, Any]:
-    """The largest error of each output over all samples, against eager, and what was checked."""
+    """Return the largest error of each output over all samples, against eager, and what was checked."""
     place = next((path for path in (work_dir / 'report.json', work_dir / 'failed' / 'report.json') if path.is_file()), None)
     if place is None:
         return dict(passed=False, reason=(stderr.strip() or 'no report').splitlines()[-1])

@@ -1,4 +1,4 @@
-"""Every listed config, small, in every format that is installed: made, and checked at other sizes and in a batch; docs/formats.md from it.
+"""Check every listed config, small, in every format that is installed, at other sizes and in a batch; docs/formats.md is made from it.
 
 One process a config, with a limit; formats run one after another, since the exported program is shared.
     python benchmarks/verify_formats.py --out benchmarks/results/verify_formats.json
@@ -51,7 +51,7 @@ def parse() -> argparse.Namespace:
 
 
 def apart(name: str, outputs: str, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of one config, from a process of its own: a compiler may take the machine's memory, or for ever."""
+    """Return the rows of one config, from a process of its own: a compiler may take the machine's memory, or for ever."""
     command = [sys.executable, '-W', 'ignore', __file__, '--one', name, '--outputs', outputs, '--formats', *args.formats]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=args.limit, check=True,

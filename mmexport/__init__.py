@@ -1,4 +1,4 @@
-"""Export OpenMMLab 2.x models and prove that the export is right."""
+"""Export OpenMMLab 2.x models, and check the files against the unpatched model."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Define the errors that mmexport raises.
+"""Define the errors that mmexport raises, and their exit codes.
 
     MMExportError                 exit code
     +-- InputError                2   a config, checkpoint, picture or option is wrong

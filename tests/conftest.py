@@ -18,7 +18,7 @@ logging.disable(logging.WARNING)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A marked test runs wherever what it needs is present, and says what is missing where it is not."""
+    """Run a marked test wherever what it needs is present, and say what is missing where it is not."""
     from mmexport.compat import provide_mmcv_ext
     missing = {
         'gpu': None if torch.cuda.is_available() else 'no CUDA device here',
@@ -37,7 +37,7 @@ def photograph_file() -> Path:
 
 @pytest.fixture
 def upstream(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """A package with a function, a class, and a second module that copied the function's binding."""
+    """Make a package with a function, a class, and a second module that copied the function's binding."""
     package, copier = types.ModuleType('fakemm'), types.ModuleType('fakemm_user')
     exec('def op(x):\n    return x\nclass Head:\n    def forward(self, x):\n        return x\n'
          '    @staticmethod\n    def helper(x):\n        return x\n    @classmethod\n    def make(cls, x):\n        return cls.size * x\n'

@@ -1,4 +1,4 @@
-"""Patches of the package that the fixture `upstream` makes."""
+"""Define patches of the package that the fixture `upstream` makes."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""OpenMMLab's own ``predict`` on a normalised batch, as our named tensors."""
+"""Run OpenMMLab's own ``predict`` on a normalised batch, and return tensors by our names."""
 from __future__ import annotations
 
 from typing import Any

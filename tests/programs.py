@@ -1,4 +1,4 @@
-"""A marker for tests that need an exported program with open sizes, which torch 2.7 and older do not make."""
+"""Mark tests that need an exported program with open sizes, which torch 2.7 and older do not make."""
 from __future__ import annotations
 
 import pytest

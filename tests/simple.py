@@ -1,4 +1,4 @@
-"""An adapter of a network of six weights, whose runs are counted and whose answers a test may change."""
+"""Provide an adapter of a network of six weights, whose runs are counted and whose outputs a test may change."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ LABEL = OutputSpec('labels', 'int32', ('batch', 'h', 'w'), 'labels')
 
 
 class Plain(nn.Module):
-    """Three channels to two, by weights that can be changed."""
+    """Map three channels to two, by weights that can be changed."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Plain(nn.Module):
 
 
 class Simple:
-    """An adapter of `Plain` that counts its runs, and of which a test may change what it answers."""
+    """Wrap `Plain`, count its runs, and let a test change its outputs."""
 
     def __init__(self, outputs: str = 'raw', model: nn.Module | None = None) -> None:
         self.model, self.outputs = model or Plain(), outputs

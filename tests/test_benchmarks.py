@@ -1,4 +1,4 @@
-"""The scripts that measure, small: they must run where there is no GPU and write what they promise."""
+"""Test the scripts that measure, small: they must run where there is no GPU and write what they promise."""
 from __future__ import annotations
 
 import json

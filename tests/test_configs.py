@@ -1,4 +1,4 @@
-"""Every listed config, small: lowered at one size, right at others, and the other way round."""
+"""Test every listed config, small: lowered at one size, right at others, and the other way round."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pages: their command blocks run, their links lead somewhere, and they name what exists."""
+"""Test the pages: their command blocks run, their links lead somewhere, and they name what exists."""
 from __future__ import annotations
 
 import json
@@ -20,7 +20,7 @@ RUN = re.compile(r'<!-- run -->\n```\n(.*?)```', re.DOTALL)
 
 
 def runnable() -> list[str]:
-    """Blocks of commands behind ``<!-- run -->``."""
+    """Return blocks of commands behind ``<!-- run -->``."""
     return [block for page in PAGES for block in RUN.findall(page.read_text())]
 
 
@@ -74,22 +74,51 @@ def test_tables_of_versions_are_those_of_the_results() -> None:
     assert tried == json.loads(json.dumps([summary(row) for row in environments if row['rows'] and not row['packages']]))
 
 
+TRAINED = ROOT / 'tests' / 'data' / 'trained' / 'nuclei_unet'
+MADE = 'work_dirs/nuclei_unet/torchscript'
+# What a reader puts in the place of the words of a page.
+PLACES = {**dict.fromkeys(('CONFIG', 'my_config.py', 'configs/mask2former_r50.py'), f'{TRAINED}.py'),
+          **dict.fromkeys(('CHECKPOINT', 'CKPT', '[CKPT]', 'my_checkpoint.pth', '[my_checkpoint.pth]', 'ckpt.pth'), f'{TRAINED}.pth'),
+          **dict.fromkeys(('MODEL.pt', 'model.pt'), f'{MADE}/model.pt'), **dict.fromkeys(('FOLDER', 'WORK_DIR/torchscript'), MADE),
+          'OUT': 'seeded.pth', 'OUT.pt': 'fixed.pt',
+          # The model's own sizes.
+          '512': '128'}
+COMMAND = re.compile(r'(?:^(?:    )?|`)((?:mmexport (?:'
+                     + '|'.join(COMMANDS) + r')|python tools/\w+\.py)\b [^`\n]*)', re.MULTILINE)
+# It takes hours; tests/sweep has its own.
+NOT_HERE = 'mmexport sweep'
+
+
+@pytest.fixture(scope='module')
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a reader's folder: configs, pictures, and an export."""
+    folder = tmp_path_factory.mktemp('project')
+    for name in ('configs', 'tools'):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / 'pictures').mkdir()
+    (folder / 'pictures' / 'chelsea.png').symlink_to(ROOT / 'mmexport' / 'inputs' / 'chelsea.png')
+    typed(f'mmexport export {TRAINED}.py {TRAINED}.pth --quiet', folder)
+    return folder
+
+
+def typed(line: str, folder: Path) -> None:
+    words = [PLACES.get(word, word) for word in shlex.split(line.partition('   #')[0])]
+    words = [sys.executable, *words[1:]] if words[0] == 'python' else words
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False,
+                          env={**ENV, 'PATH': f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'})
+    assert done.returncode == 0, f'{" ".join(words)}\n{done.stdout}{done.stderr}'
+
+
 @pytest.mark.slow
-def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
-    """On a model that was trained in the place of CONFIG and CHECKPOINT; those that take minutes or a package have tests of their own."""
-    trained = ROOT / 'tests' / 'data' / 'trained' / 'nuclei_unet'
-    config, made = f'{trained}.py', 'work_dirs/nuclei_unet/torchscript'
-    places = {'configs/mask2former_r50.py': config, 'CONFIG': config, 'OUT': 'seeded.pth', 'OUT.pt': 'fixed.pt',
-              'MODEL.pt': f'{made}/model.pt',
-              'WORK_DIR/torchscript': made, **dict.fromkeys(('ckpt.pth', 'CKPT', 'CHECKPOINT', '[CKPT]'), f'{trained}.pth')}
-    text = (ROOT / 'README.md').read_text()
-    commands = re.findall(r'(?:^    |`)(mmexport (?:export|verify|audit|checkpoint|doctor)\b[^`\n]*)', text, re.MULTILINE)
-    assert {shlex.split(line)[1] for line in commands} == {'export', 'verify', 'audit', 'checkpoint', 'doctor'}
-    for line in commands:
-        words = [places.get(word, word) for word in shlex.split(line)]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False,
-                              env={**ENV, 'PATH': f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'})
-        assert done.returncode == 0, f'{" ".join(words)}\n{done.stdout}{done.stderr}'
+@pytest.mark.parametrize('page', ['README', 'docs/quickstart', 'docs/devices', 'docs/diagnosis', 'docs/formats', 'docs/verification'])
+def test_the_commands_of_each_page_run(page: str, project: Path) -> None:
+    """On a trained model in the place of CONFIG and CHECKPOINT. What only installs is run by `make demo` and tests/tools/test_mim.py."""
+    others = ''.join(runnable())
+    lines = [line for line in COMMAND.findall((ROOT / f'{page}.md').read_text())
+             if not line.startswith(NOT_HERE) and '...' not in line and line not in others]
+    assert lines
+    for line in lines:
+        typed(line, project)
 
 
 def test_the_first_screen_of_the_readme_has_thirty_lines() -> None:

@@ -1,4 +1,4 @@
-"""Wrong files must not pass, and the report must say why."""
+"""Test that wrong files must not pass, and the report must say why."""
 from __future__ import annotations
 
 import copy
@@ -30,7 +30,7 @@ REFERENCES: dict[tuple[str, str], Reference | None] = {}
 
 
 class Spoiled(nn.Module):
-    """An adapter whose outputs, or whose model, something happened to."""
+    """Wrap an adapter whose outputs, or whose model, were changed."""
 
     def __init__(self, adapter: Adapter, spoil: Callable[[Outputs, Tensor], Outputs]) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
 
 @BACKENDS.register_module()
 class Planted(TorchScript):
-    """TorchScript with a fault from `FAULTS`, or with 1% on every weight."""
+    """Lower to TorchScript with a fault from `FAULTS`, or with 1% on every weight."""
 
     def __init__(self, fault: str) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Planted(TorchScript):
 
 
 def export(work_dir: Path, name: str = 'mask2former_r50', **section: Any) -> Report:
-    """Small, on shared eager runs."""
+    """Export a small model, on shared eager runs."""
     cfg = tiny(name, **{'outputs': 'raw', **section})
     # What a diagnosis says of these is the business of tests/diagnosis.
     key = name, repr(section.get('verify'))
@@ -120,7 +120,7 @@ def test_weights_off_by_one_percent_are_caught(name: str, tmp_path: Path) -> Non
 
 
 class Wrong(MultiScaleDeformableAttention):
-    """The patch with its samples changed."""
+    """Change the samples of the patch."""
 
     def __init__(self, change: Callable[..., Tensor]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Models that were really trained: the default command passes, and the file scores what eager scores on validation pictures."""
+"""Test models that were really trained: the default command passes, and the file scores what eager scores on validation pictures."""
 from __future__ import annotations
 
 import json
@@ -14,18 +14,17 @@ from mmexport.inputs.real_image import PACKAGED
 from mmexport.inputs.windows import joined, windows_of
 from mmexport.model.build import load_model
 from mmexport.model.config import load_config
+from tests.deployed import network_input
 
 SCORES = json.loads((CONFIGS / 'scores.json').read_text())
 
 
 def labels_of(file: Path, model: Any, manifest: dict[str, Any]) -> Any:
-    """What a user of the folder does with a picture (H, W, 3), by the manifest alone but for the model's own preprocessing."""
+    """Do what a user of the folder does with a picture (H, W, 3), by the manifest alone but for the model's own preprocessing."""
     run = torch.jit.load(str(file))
 
     def predict(picture: Any) -> Any:
-        tensor = torch.as_tensor(picture).permute(2, 0, 1)
-        mean, std = (torch.tensor(manifest['preprocessing'][name]).view(-1, 1, 1) for name in ('mean', 'std'))
-        image = ((tensor.flip(0) if manifest['preprocessing']['channel_order'] == 'RGB' else tensor) - mean) / std
+        image = network_input(picture, manifest)
         if 'sliding' in manifest:
             logits = run(windows_of(image[None], manifest['sliding']))[0]
             return joined(logits, image.shape[1:], manifest['sliding']).argmax(1)[0].numpy()

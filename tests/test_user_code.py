@@ -1,4 +1,4 @@
-"""Code as users write it: what a tracer decides once is turned by an input or refused by the file, and the report names the line."""
+"""Test code as users write it: what a tracer decides once is turned by an input or refused by the file, and the report names the line."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Small variants of the listed configs: the same classes from the same packages, a quarter of the channels, few layers."""
+"""Make small variants of the listed configs: the same classes from the same packages, a quarter of the channels, few layers."""
 from __future__ import annotations
 
 from functools import cache
@@ -21,7 +21,7 @@ SHAPE = (1, 3, 128, 160)
 
 
 def tiny(name: str, **export: Any) -> Config:
-    """The config `name` from configs/, made small, with `export` merged into its export section."""
+    """Return the config `name` from configs/, made small, with `export` merged into its export section."""
     cfg = load_config(CONFIGS / f'{name}.py')
     backbone = cfg.model.backbone
     _explicit_defaults(backbone)
@@ -89,7 +89,7 @@ def _special(model: Any, backbone: Any) -> None:
 
 @cache
 def seeded(name: str) -> nn.Module:
-    """The tiny model of `name` with seeded weights, made once per process.
+    """Return the tiny model of `name` with seeded weights, made once per process.
 
     Seeding takes the first choice of regions that is rich enough, and rounding decides which one that is, so a processor with AVX-512
     gets other readouts than one without. Where a test asks how many classes are decided, readouts are kept under tests/data/seeded.

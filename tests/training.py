@@ -1,4 +1,4 @@
-"""A real Runner that trains a tiny segmentor for four iterations on made pictures."""
+"""Train a tiny segmentor for four iterations on made pictures, with a real Runner."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from mmexport.compat import provide_mmcv_ext
 
 
 class AmpOnSave(Hook):
-    """What AMP leaves in a checkpoint, where AmpOptimWrapper itself refuses the CPU: half weights and a scaler's state."""
+    """Write what AMP leaves in a checkpoint, where AmpOptimWrapper itself refuses the CPU: half weights and a scaler's state."""
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict[str, Any]) -> None:
         checkpoint['state_dict'] = {key: value.half() if value.is_floating_point() else value
@@ -51,7 +51,7 @@ def config(work_dir: Path, amp: bool = False, ema: bool = False, hooks: list[Any
 
 
 def train(work_dir: Path, **kwargs: Any) -> Any:
-    """The runner after training; ``runner.ema_hook`` is its EMAHook, where it has one."""
+    """Return the runner after training; ``runner.ema_hook`` is its EMAHook, where it has one."""
     provide_mmcv_ext()
     import mmseg.datasets
     import mmseg.models  # noqa: F401

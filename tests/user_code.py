@@ -1,4 +1,4 @@
-"""Heads as users write them, each with one thing that a tracer decides once or an adapter cannot know."""
+"""Define heads as users write them, each with one thing that a tracer decides once or an adapter cannot know."""
 from __future__ import annotations
 
 import math
@@ -25,7 +25,7 @@ TRAINED = Path(__file__).parent / 'data' / 'trained'
 
 @MODELS.register_module(force=True)
 class UserHead(FCNHead):
-    """`habit` names what the head does to its features (N, C, h, w); their sides are a quarter of the picture's."""
+    """Do `habit` to the features (N, C, h, w); their sides are a quarter of the picture's."""
 
     def __init__(self, habit: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -194,7 +194,7 @@ class UserHead(FCNHead):
 
 
 def config(head: str = 'plain', model: str = 'plain', name: str = 'cracks_sigmoid', **export: Any) -> tuple[Config, str]:
-    """The trained model of `name` with a user's head and model around its weights, and its checkpoint."""
+    """Return the trained model of `name` with a user's head and model around its weights, and its checkpoint."""
     cfg = load_config(TRAINED / f'{name}.py')
     with DefaultScope.overwrite_default_scope('mmseg'):
         cfg.model.type, cfg.model.habit = 'UserModel', model

@@ -17,7 +17,7 @@ def between(side: int) -> bool:
 
 @MODELS.register_module(force=True)
 class UserModel(EncoderDecoder):
-    """`habit` names what the model does around the network."""
+    """Do `habit` around the network."""
 
     def __init__(self, habit: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)

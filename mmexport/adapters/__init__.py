@@ -9,7 +9,7 @@ for _module in walk_packages(__path__, f'{__name__}.'):
     import_module(_module.name)
 
 from .base import Adapter  # noqa: E402
-from .build import adapter_for, build_adapter, task_packages  # noqa: E402
+from .build import adapter_for, build_adapter, check_task, task_packages  # noqa: E402
 from .panoptic.mask_classification import MaskClassification  # noqa: E402
 from .parts import Backbone, BackboneNeck  # noqa: E402
 from .semantic.open_vocabulary import OpenVocabulary  # noqa: E402
@@ -18,4 +18,4 @@ from .semantic.semantic_masks import SemanticMasks  # noqa: E402
 from .specs import OutputSpec  # noqa: E402
 
 __all__ = ['Adapter', 'Backbone', 'BackboneNeck', 'MaskClassification', 'OpenVocabulary', 'OutputSpec', 'Segmentation', 'SemanticMasks',
-           'adapter_for', 'build_adapter', 'task_packages']
+           'adapter_for', 'build_adapter', 'check_task', 'task_packages']

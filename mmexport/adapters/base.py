@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,9 +20,8 @@ from .specs import IMAGE, InputSpec, OutputSpec
 class Adapter(nn.Module):
     """Wrap a model for export.
 
-    Input: those of `input_specs`, in order. Mostly one image ``(N, C, H, W)``, C mostly 3, float32, normalised as the data_preprocessor
-    does; with ``normalize`` the raw picture, 0..255 in the config's own channel order, and the normalisation is part of the graph.
-    Output: the tensors of `specs`, in order.
+    Inputs: those of `input_specs`; mostly one image ``(N, C, H, W)``, C mostly 3, float32, normalised as the data_preprocessor does;
+    with ``normalize`` the raw picture, 0..255 in the config's own channel order, which the graph normalises. Outputs: those of `specs`.
     """
 
     task: ClassVar[str]
@@ -37,8 +36,7 @@ class Adapter(nn.Module):
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__()
-        self.model = model
-        self.outputs = outputs
+        self.model, self.outputs = model, outputs
         self.preprocess = Preprocess.of(model, normalize)
         self.guard = InputGuard(channels=self.preprocess.channels, inputs=[
             (spec, [self.preprocess.channels if name == 'channel' and not number else -1 for name in spec.axes])
@@ -106,6 +104,9 @@ class Adapter(nn.Module):
         """Return decisions at the size of the picture, from tensor operations only."""
         raise NotImplementedError
 
+    def whole(self, image: Tensor) -> Any:
+        return self.raw(image)  # All layers that have weights, for seeding.
+
     def forward(self, image: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         inputs = self.normalized(*self.guard(image, *others))
         raw = self.raw(*inputs)
@@ -135,8 +136,7 @@ class Adapter(nn.Module):
     def with_raw(self) -> Iterator[tuple[OutputSpec, ...]]:
         """Let `forward` return the raw outputs after the decisions; yield the specs of all of them.
 
-        A fault in a class that never wins does not show in decisions. The graph is captured once with both, checked, and then cut. A
-        ``final`` output of the same name is the raw one enlarged (logits of a window), and shows it all.
+        A fault in a class that never wins does not show in decisions. A ``final`` output of the same name is the raw one enlarged.
         """
         names = {spec.name for spec in self.specs}
         self.raw_too = self.outputs == 'final' and bool(self.raw_specs) and not any(spec.name in names for spec in self.raw_specs)
@@ -166,25 +166,26 @@ class Adapter(nn.Module):
         """Return the classes that win somewhere on `image`."""
         return frozenset()
 
-    def aim(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
+    def make_objective(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
         """Choose targets for `target_classes` from `raw`, and return the objective that leads there; see `inputs.decisive`."""
         raise NotImplementedError
 
-    def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
-        """Return the pixels (N, height, width) of ``final`` that depend on the padding. That is beyond `height`, `width`. None if none do.
+    def decides_enough(self, raw: tuple[Tensor, ...], image: Tensor) -> bool:
+        """Return whether the decisions on a scene are as many as seeded weights should give."""
+        return True
 
-        OpenMMLab removes the padding before it decides; a file does not know the padding, so it cannot.
-        """
-        return None
-
-    def without_padding(self, expected: dict[str, Tensor], evidence: dict[str, Tensor],
-                        excused: Tensor | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the expected outputs and the evidence, adjusted to the cropping. Both are cropped already.
-
-        Args:
-            excused: what `padding_decides` returned.
-        """
+    def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
+                        evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return what ``test_step`` gives for an image padded from `size` (height, width) on. Maps are cropped to it already."""
         return expected, evidence
+
+    def test_data(self, *inputs: Tensor) -> dict[str, Any]:
+        """Return what ``test_step`` computes with behind the data_preprocessor, given what `network_inputs` returns."""
+        return dict(inputs=inputs[0], data_samples=self.data_samples(inputs[0]))
+
+    def testing(self) -> AbstractContextManager[None]:
+        """Let ``test_step`` return what a file does, where it would go on with it."""
+        return nullcontext()
 
     def data_samples(self, image: Tensor) -> list[Any]:
         """Return OpenMMLab's data samples for ``test_step`` on `image`. There is one, unpadded, for each picture of the batch."""

@@ -7,12 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import UnsupportedModelError
+from ..errors import ConfigError, UnsupportedModelError, suggestion
 from ..registry import ADAPTERS
 from .base import Adapter
-
-# Models that an adapter would fit by what they have, and whose outputs mean something else.
-UNSUPPORTED = frozenset({'DepthEstimator'})
+from .mmdeploy_names import with_mmdeploy_names
 
 
 def task_packages() -> list[str]:
@@ -21,26 +19,50 @@ def task_packages() -> list[str]:
     return list(dict.fromkeys(package for cls in ADAPTERS.module_dict.values() for package in cls.packages))
 
 
-def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False) -> Adapter:
+def check_task(task: str | None) -> None:
+    """Raise for the name of a task that is not registered.
+
+    Raises:
+        UnsupportedModelError: it is not.
+    """
+    ADAPTERS.import_from_location()
+    tasks = ADAPTERS.module_dict
+    if task is not None and task not in tasks:
+        raise UnsupportedModelError(f'export.task is {task!r}{suggestion(task, tasks)}; there are {", ".join(tasks)}')
+
+
+def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False,
+                  names: str | None = None, img_shape: bool = False) -> Adapter:
     """Return the adapter for `task`, a registered class name. Without one, the first that knows the architecture is taken.
+
+    Args:
+        names: ``mmdeploy`` for its names of inputs and outputs.
+        img_shape: where each picture of a padded batch ends is an input.
 
     Raises:
         UnsupportedModelError: none does.
+        ConfigError: the names do not fit the outputs, or the task takes no padded pictures.
     """
-    if any(cls.__name__ in UNSUPPORTED for cls in type(model).__mro__):
-        raise UnsupportedModelError(f'{type(model).__name__} predicts depth, which is no task of mmexport yet: its values are no labels')
-    ADAPTERS.import_from_location()
+    cls = _class_for(model, task)
+    if img_shape:
+        if (with_img_shape := getattr(cls, 'with_img_shape', None)) is None:
+            raise ConfigError('export.inputs.img_shape=True is known for dense and two-stage detectors, and this is '
+                              f'{cls.task}: leave it out')
+        cls = with_img_shape()
+    return (with_mmdeploy_names(cls) if names else cls)(model, outputs, normalize)
+
+
+def _class_for(model: nn.Module, task: str | None) -> type[Adapter]:
+    check_task(task)
     tasks = ADAPTERS.module_dict
     if task is not None:
-        if task not in tasks:
-            raise UnsupportedModelError(f'export.task is {task!r}; there are {", ".join(tasks)}')
         if not tasks[task].matches(model):
             raise UnsupportedModelError(f'export.task is {task!r}, which does not fit a {type(model).__name__}; leave it out to have it '
                                         'inferred')
-        return tasks[task](model, outputs, normalize)  # type: ignore[no-any-return]
+        return tasks[task]  # type: ignore[no-any-return]
     for cls in tasks.values():
         if cls.automatic and cls.matches(model):
-            return cls(model, outputs, normalize)  # type: ignore[no-any-return]
+            return cls  # type: ignore[no-any-return]
     raise UnsupportedModelError(f'no adapter knows {type(model).__name__} (there are {", ".join(tasks)}); write one, register it '
                                 'with @ADAPTERS.register_module() and name its module in custom_imports')
 
@@ -51,6 +73,7 @@ def adapter_for(model: nn.Module, section: Mapping[str, Any], outputs: str, devi
     Raises:
         ConfigError: the number of class names is not that of the model's classes, so that the manifest would be wrong.
     """
-    adapter = build_adapter(model, section['task'], outputs, bool(section['inputs']['normalize']))
+    adapter = build_adapter(model, section['task'], outputs, bool(section['inputs']['normalize']), section['names'],
+                            bool(section['inputs']['img_shape']))
     _ = adapter.classes
     return adapter.to(device)

@@ -42,7 +42,7 @@ class InputGuard(nn.Module):
         shape: of the traced picture (N, C, H, W).
         dynamic: the open axes; the others take the traced size only.
         channels: of the picture, where there is no `shape`.
-        ranges: by open axis, the smallest and the largest size that was checked.
+        ranges: by open axis, the smallest and the largest size that was checked; without one, those of the input's spec hold.
         multiple_of: what both sides must be multiples of.
         minimum: the smallest side that the model is known to take.
         inputs: what the file takes, with the traced shape of each; the picture where there are none.
@@ -59,7 +59,7 @@ class InputGuard(nn.Module):
 
     def _limits(self, spec: InputSpec, traced: Sequence[int]) -> list[tuple[int, int]]:
         """Return by axis the smallest and the largest size that is taken; -1 where any is."""
-        return [tuple(self.ranges.get(name, (-1, -1))) if name in FOLLOWING and name in self.dynamic  # type: ignore[misc]
+        return [tuple(self.ranges.get(name, spec.ranges.get(name, (-1, -1)))) if name in spec.open_axes(self.dynamic)  # type: ignore[misc]
                 else (int(size), int(size)) for name, size in zip(spec.axes, traced, strict=True)]
 
     def without_ranges(self) -> InputGuard:

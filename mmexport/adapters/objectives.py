@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+# Segments and labels that seeded weights give on each scene, after the config's own thresholds.
+SEGMENTS, LABELS = 5, 4
 Raw = tuple[Tensor, ...]
 # Raw outputs and the normalised image -> how far the decisions are from the targets.
 Objective = Callable[[Raw, Tensor], Tensor]
@@ -22,3 +24,9 @@ def pairs(scores: Tensor) -> list[tuple[int, int]]:
         pairs.append((row, column))
         remaining[row], remaining[:, column] = -math.inf, -math.inf
     return pairs
+
+
+def several_labels(labels: Tensor) -> bool:
+    """Return whether a label map has `LABELS` labels; one counts above 1% of the pixels."""
+    counts = labels.unique(return_counts=True)[1]
+    return int((counts > 0.01 * labels.numel()).sum()) >= LABELS

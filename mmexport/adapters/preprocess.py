@@ -24,10 +24,17 @@ def preprocessed(model: nn.Module, picture: Tensor) -> Tensor:
 
 
 def network_channels(model: nn.Module) -> int:
-    """Return how many channels the first convolution of the network takes; 3 if there is none."""
+    """Return how many channels the first convolution of the network takes; 3 if there is none.
+
+    The Focus layer of YOLOX's backbone gives its convolution four pixels of each channel.
+    """
     part = getattr(model, 'backbone', None)
-    modules = (part if isinstance(part, nn.Module) else model).modules()
-    return next((int(module.in_channels) for module in modules if isinstance(module, nn.Conv2d)), 3)
+    four = 1
+    for module in (part if isinstance(part, nn.Module) else model).modules():
+        four = 4 if type(module).__name__ == 'Focus' else four
+        if isinstance(module, nn.Conv2d):
+            return int(module.in_channels) // four
+    return 3
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ class Preprocess(nn.Module):
         self.register_buffer('mean', mean.clone().float().view(1, -1, 1, 1), persistent=False)
         self.register_buffer('std', std.clone().float().view(1, -1, 1, 1), persistent=False)
         self.flip, self.inside, self.padding = flip, inside, padding or Padding()
-        self.own_way = False
+        self.unrecognised = False
 
     @classmethod
     def of(cls, model: nn.Module, inside: bool) -> Preprocess:
@@ -142,11 +149,11 @@ class Preprocess(nn.Module):
         if self.flip and self.channels != 3 and not self._makes(unpadded, picture):
             # mmseg does not reorder channels unless there are three, whatever its bgr_to_rgb says; a class for two pictures may swap both.
             self.flip = False
-        self.own_way = not self._makes(unpadded, picture) or not all(self._agrees(model, other) for other in self._pictures())
-        if not self.own_way and tuple(processed.shape[2:]) != self.padding.padded(*SIDES):
+        self.unrecognised = not self._makes(unpadded, picture) or not all(self._agrees(model, other) for other in self._pictures())
+        if not self.unrecognised and tuple(processed.shape[2:]) != self.padding.padded(*SIDES):
             # It pads by a rule of its own, of which one picture tells no more than that.
-            self.own_way = not self.inside
-        if self.own_way and self.inside:
+            self.unrecognised = not self.inside
+        if self.unrecognised and self.inside:
             raise ConfigError(f'the {type(model.data_preprocessor).__name__} of this model does not make (picture - mean) / std of a '
                               'picture, so it cannot be put into the graph: leave export.inputs.normalize off and run it before the file')
 
@@ -169,7 +176,7 @@ class Preprocess(nn.Module):
         return image.shape == expected.shape and torch.allclose(image, expected, rtol=1e-4, atol=1e-4)
 
     def describe(self) -> dict[str, Any]:
-        if self.own_way:
+        if self.unrecognised:
             return dict(inside_graph=False, pad_size_divisor=self.padding.divisor, padding=self.padding.describe(),
                         expects="image, as the model's own data_preprocessor makes it, which is not (picture - mean) / std")
         return dict(inside_graph=self.inside, swaps_bgr_rgb=self.flip, channel_order=self.channel_order, mean=self.mean.flatten().tolist(),

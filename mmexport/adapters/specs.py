@@ -1,8 +1,8 @@
 """Describe the inputs and outputs of a lowered file, as in its manifest."""
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 # Axes whose size follows the picture; ``export.inputs.dynamic`` names those that stay open.
@@ -13,15 +13,22 @@ LOGIT_TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class InputSpec:
-    """Describe one input; axes that are named as one of `FOLLOWING` are open where the picture's are, others have one size."""
+    """Describe one input.
+
+    Axes that are named as one of `FOLLOWING` are open where the picture's are. Of the others, those in `ranges` are open from the smallest
+    to the largest size there (frames of a clip), if `Adapter.inputs_of` varies them; the rest have one size.
+    """
 
     name: str
     axes: tuple[str, ...]
     dtype: str = 'float32'
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def open_axes(self, dynamic: Collection[str]) -> dict[str, int]:
         """Return the index of each axis that is open, by its name."""
-        return {name: index for index, name in enumerate(self.axes) if name in FOLLOWING and name in dynamic}
+        return {name: index for index, name in enumerate(self.axes) if name in self.ranges or (name in FOLLOWING and name in dynamic)}
+
+
 # The default input: one image.
 IMAGE = InputSpec('image', ('batch', 'channel', 'height', 'width'))
 

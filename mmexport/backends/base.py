@@ -17,6 +17,8 @@ from ..errors import ConfigError, SetupError
 from ..registry import BACKENDS
 
 Run = Callable[..., tuple[Tensor, ...]]
+# The name of the manifest inside an archive of torch's: torch.jit.load(..., _extra_files={'manifest.json': ''}).
+INSIDE = 'manifest.json'
 # The trace of a part, in the source of a repro.
 TRACED = 'torch.jit.trace(Part().eval(), inputs, check_trace=False)'
 
@@ -98,6 +100,20 @@ class Backend:
             if file.is_file():
                 return file
         raise ConfigError(f'the backend {cls.name} has no runner.py beside {inspect.getfile(cls)}')
+
+    @property
+    def computes_in(self) -> str:
+        """Return the precision by whose rules the file is judged: ``float32``, ``float16`` or ``bfloat16``."""
+        return 'float32'
+
+    def lowered_example(self, example: Tensor, dynamic: Sequence[str], multiple: int) -> Tensor:
+        """Return an input of the shape that `lower` runs the model with, given `example`.
+
+        Args:
+            dynamic: the open axes.
+            multiple: what the sides of an input are multiples of.
+        """
+        return example
 
     def unavailable(self) -> str | None:
         """Return what to install, or None."""

@@ -23,5 +23,8 @@ if __name__ == '__main__':
         sys.exit(wait_and_check(*sys.argv[2:]))
     from checker.options import parse  # type: ignore[import-not-found]
     parse()
+    if importlib.util.find_spec('torch') is None or importlib.util.find_spec('numpy') is None:
+        print('torch or numpy is not installed, and a file is checked with both: pip install torch numpy', file=sys.stderr)
+        sys.exit(3)
     from checker.main import main  # type: ignore[import-not-found]
     sys.exit(main())

@@ -79,7 +79,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
         result['last_s'] = time.perf_counter() - called
         again = _check_sample(runner, samples[0], manifest, extra, device)
         if not all(torch.equal(one, other) for one, other in zip(last_outputs, copies, strict=True)):
-            problem = 'its answers lie in memory of its own, which the next call writes over'
+            problem = 'its outputs lie in memory that its next call overwrites'
             again.append(Comparison(samples[0].name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem))
         result['rows'] += [replace(row, again=True).as_dict() for row in again if row.stage == EAGER and not row.passed]
     if raw is not None:

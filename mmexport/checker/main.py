@@ -24,6 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
     for option in args.kind:
         name, _, file = option.partition('=')
+        if not Path(file).is_file():
+            print(f'--kind {option}: NAME=FILE was expected, and there is no file {file!r}', file=sys.stderr)
+            return 2
         add_kind(name, Path(file))
     try:
         result = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust,
@@ -37,19 +40,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.out:
         args.out.write_text(json.dumps(result))
     else:
-        print(table(result))
+        print(table(result, args.verbose))
     return 0 if verdict(result) is None else 1
 
 
-def table(result: dict[str, Any]) -> str:
-    """Format the result as plain text in 80 columns."""
-    lines = [f"{'sample':<16}{'output':<13}{'max rel':>9}{'cosine':>10}  result"]
-    for content in result['rows']:
-        row = Comparison.from_dict(content)
-        if row.stage == EAGER:
-            rel = '-' if row.max_rel is None else f'{row.max_rel:.1e}'
-            cosine = '-' if row.cosine is None else f'{row.cosine:.6f}'
-            lines.append(f"{row.input_name:<16}{row.output:<13}{rel:>9}{cosine:>10}  {'pass' if row.passed else 'FAIL'}")
-    reason = verdict(result)
+def table(result: dict[str, Any], verbose: bool = False) -> str:
+    """Format the result as plain text in 80 columns: one line if all passes, and rows that fail. `verbose` adds the other rows."""
+    rows = [row for row in map(Comparison.from_dict, result['rows']) if row.stage == EAGER]
+    shown = [row for row in rows if verbose or not row.passed]
+    lines = [f"{'sample':<16}{'output':<13}{'max rel':>9}{'cosine':>10}  result"] if shown else []
+    for row in shown:
+        rel = '-' if row.max_rel is None else f'{row.max_rel:.1e}'
+        cosine = '-' if row.cosine is None else f'{row.cosine:.6f}'
+        lines.append(f"{row.input_name:<16}{row.output:<13}{rel:>9}{cosine:>10}  {'pass' if row.passed else 'FAIL'}")
     lines += textwrap.wrap(result['older'], 80) if 'older' in result else []
-    return '\n'.join([*lines, f"PASS on {result['device']}" if reason is None else f'FAIL: {reason}'])
+    reason = verdict(result)
+    return '\n'.join([*lines, f"PASS on {result['device']}: {_summary(rows)}" if reason is None else f'FAIL: {reason}'])
+
+
+def _summary(rows: Sequence[Comparison]) -> str:
+    errors = [row.max_rel for row in rows if row.max_rel is not None]
+    names = {row.output for row in rows}
+    text = f"{len({row.sample for row in rows})} inputs, {'output' if len(names) == 1 else 'outputs'} {', '.join(sorted(names))}"
+    return text + (f'; largest error {max(errors):.1e} of the scale' if errors else '')

@@ -6,9 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import click
-
 from . import options as opt
+from .completion import devices
 
 if TYPE_CHECKING:
     import torch
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 
 @opt.command('audit', ('mmexport audit CONFIG CHECKPOINT', 'mmexport audit model.pt --fix fixed.pt'),
              short_help='Find tensors on the wrong device.')
-@click.argument('model')
-@click.argument('checkpoint', required=False)
-@opt.option('--device', group=opt.MODEL, default='cuda', help='The device to be; it need not exist.')
+@opt.argument('model')
+@opt.argument('checkpoint', required=False)
+@opt.option('--device', group=opt.MODEL, default='cuda', shell_complete=devices, help='The device to be; it need not exist.')
 @opt.option('--shape', group=opt.MODEL, nargs=2, type=int, metavar='H W',
             help='Size of the input (as exported; 256 256 for a .pt without a manifest).')
 @opt.cfg_options
@@ -74,7 +73,7 @@ def _of_config(args: SimpleNamespace, device: torch.device) -> Audit:
     from ..inputs.shapes import traced_shape
     from ..inputs.synthetic import picture
     from ..model.build import CheckpointOptions, load_model
-    from ..model.config import export_section, load_config
+    from ..model.config import export_section, levels_of, load_config
     from .overrides import parse_options
     if args.fix:
         raise InputError(f'--fix {args.fix}: a model is not written anywhere; leave out the name')
@@ -84,7 +83,7 @@ def _of_config(args: SimpleNamespace, device: torch.device) -> Audit:
     cfg = load_config(args.model, options)
     section = export_section(cfg)
     model, _ = load_model(cfg, args.checkpoint, 'cpu', CheckpointOptions(trust=args.trust_checkpoint))
-    adapter = build_adapter(model, section['task'], section['outputs'], bool(section['inputs']['normalize']))
+    adapter = build_adapter(model, section['task'], levels_of(section)[0], bool(section['inputs']['normalize']))
     image = picture(traced_shape(cfg, section), 0, adapter)
     result = audit_adapter(adapter, image, device)
     return result if args.fix is None or result.clean else audit_after_fix(adapter, image, result, device)

@@ -4,14 +4,12 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-import click
-
 from . import options as opt
 
 
 @opt.command('checkpoint', ('mmexport checkpoint configs/fcn.py fcn.pth',), short_help='Write seeded weights, for demos and tests.')
-@click.argument('config')
-@click.argument('out')
+@opt.argument('config')
+@opt.argument('out')
 @opt.option('--seed', group=opt.MODEL, type=int, default=0, help='Seed of the random weights (0).')
 @opt.cfg_options
 @opt.debug

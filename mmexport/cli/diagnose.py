@@ -7,14 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
-import click
-
 from . import options as opt
 
 
 @opt.command('diagnose', ('mmexport diagnose CONFIG CKPT --backend onnx',), short_help='Find the module and line for which a format fails.')
-@click.argument('config')
-@click.argument('checkpoint')
+@opt.argument('config')
+@opt.argument('checkpoint')
 @opt.shape
 @opt.batch
 @opt.device

@@ -21,7 +21,9 @@ def doctor() -> int:
     """Print the description; return 0, or 3 where a package is missing or two do not work together."""
     from .printing import print_lines
     problems = list(_problems())
-    print_lines([*_versions(), *_tried(), '', *_ops(), *_gpu(), '', *_formats()])
+    # Without torch nothing else can be asked.
+    details = ['', *_ops(), *_gpu(), '', *_formats()] if 'torch' in installed() else []
+    print_lines([*_versions(), *_tried(), *details])
     if problems:
         print_lines(['', *problems])
     return 3 if problems else 0
@@ -65,13 +67,14 @@ def _tried() -> Iterator[str]:
 
 def _ops() -> Iterator[str]:
     from ..compat import provide_mmcv_ext
+    from ..compat.mmcv_ext import reference_kernels
     from ..errors import SetupError
     try:
         compiled = provide_mmcv_ext() == 'compiled'
     except SetupError:  # There is no usable mmcv; that is one of the problems below.
         return
-    yield f"{'mmcv ops':<20}" + ('compiled' if compiled else 'not compiled: models run and export without them; mmexport has kernels of '
-                                 'its own for inference ops, which the report names')
+    yield f"{'mmcv ops':<20}" + ('all compiled' if compiled else 'not compiled: models run and export without them, on kernels of '
+                                 f"mmexport's own for {', '.join(sorted(reference_kernels()))}")
 
 
 def _gpu() -> Iterator[str]:
@@ -87,7 +90,7 @@ def _gpu() -> Iterator[str]:
 def _formats() -> Iterator[str]:
     """Yield each format, and why it cannot be made here."""
     from ..backends.base import availability
-    from ..report.terminal import Line
+    from ..utils.line import Line
     for name, reason in availability().items():
         yield Line(f'{name:<20}' + ('available' if reason is None else f'not available: {reason}'), 'green' if reason is None else 'yellow')
 
@@ -97,7 +100,10 @@ def _problems() -> Iterator[str]:
     from ..compat import check_packages
     from ..compat.pairs import known_incompatible
     from ..errors import SetupError
-    from ..report.terminal import Line
+    from ..utils.line import Line
+    if 'torch' not in installed():
+        yield Line('missing: torch: pip install torch', 'red')
+        return
     pairs: list[Any] = known_incompatible(installed())
     for pair in pairs:
         yield Line(f'incompatible: {pair.first[0]} and {pair.second[0]}: {pair.effect}. Remedy: {pair.remedy}', 'red')

@@ -6,8 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from . import options as opt
 
 if TYPE_CHECKING:
@@ -20,8 +18,8 @@ EXAMPLES = ('mmexport export configs/mask2former_r50.py ckpt.pth --backend torch
 
 
 @opt.command('export', EXAMPLES, short_help='Export a model and check the files.')
-@click.argument('config')
-@click.argument('checkpoint')
+@opt.argument('config')
+@opt.argument('checkpoint')
 @opt.shape
 @opt.batch
 @opt.device
@@ -41,7 +39,7 @@ EXAMPLES = ('mmexport export configs/mask2former_r50.py ckpt.pth --backend torch
 @opt.option('--no-verify', group=opt.CHECK, is_flag=True, help='Only lower; the report then says "not run".')
 @opt.option('--no-diagnose', group=opt.CHECK, is_flag=True, help='After a failure do not look for the smallest module that fails.')
 @opt.trust_checkpoint
-@opt.option('--verbose', group=opt.SHOW, is_flag=True, help='Every row of formats that pass, too.')
+@opt.verbose
 @opt.option('--quiet', group=opt.SHOW, is_flag=True, help='No progress and no table.')
 @opt.debug
 def command(args: SimpleNamespace) -> int:
@@ -97,5 +95,5 @@ def exporter_options(args: SimpleNamespace) -> tuple[Config, dict[str, Any]]:
 
 def work_dir_of(args: SimpleNamespace) -> Path:
     """Return ``--work-dir``; ``work_dirs/CONFIG`` without one."""
-    from ..artifact import default_work_dir
+    from ..export.staging import default_work_dir
     return Path(args.work_dir or default_work_dir(args.config))

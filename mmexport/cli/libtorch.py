@@ -7,16 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import click
-
 from . import options as opt
+from .completion import devices
 
 
 @opt.command('pytorch2libtorch', ('python tools/pytorch2libtorch.py CONFIG --checkpoint ckpt.pth --shape 512 1024 --verify',))
-@click.argument('config')
+@opt.argument('config')
 @opt.option('--checkpoint', group=opt.MODEL, help='Without one: the weights that the model is built with.')
 @opt.option('--shape', group=opt.MODEL, several=True, type=int, metavar='SIDE', help='H W, or one side of a square.')
-@opt.option('--device', group=opt.MODEL, default='cpu', help='Where it is traced and checked: cpu, cuda, cuda:N (cpu).')
+@opt.option('--device', group=opt.MODEL, default='cpu', shell_complete=devices, help='Where it is traced and checked (cpu).')
 @opt.cfg_options
 @opt.option('--output-file', group=opt.OUTPUT, default='tmp.pt', help='The TorchScript file to write (tmp.pt).')
 @opt.option('--show', group=opt.OUTPUT, is_flag=True, help='Write OUTPUT.png: picture, eager and exported predictions.')

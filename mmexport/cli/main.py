@@ -30,7 +30,7 @@ class Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith('-'):
             close = get_close_matches(args[0], COMMANDS, 1)
-            remedy = f'is it meant to be {close[0]}?' if close else f'there are {", ".join(COMMANDS)}'
+            remedy = f'is it meant to be {close[0]}?' if close else f'there are {", ".join(self.list_commands(ctx))}'
             ctx.fail(f'there is no command {args[0]!r}; {remedy}')
         return super().resolve_command(ctx, args)
 

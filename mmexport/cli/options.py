@@ -7,8 +7,12 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
+
+from .completion import completer, devices, formats
 
 MODEL, OUTPUT, CHECK, SAFETY, SHOW = 'Model', 'Output', 'Verification', 'Trust', 'Messages'
+LAST = 'mmexport.last_option'
 F = TypeVar('F', bound=Callable[..., Any])
 
 
@@ -23,6 +27,7 @@ class Option(click.Option):
     def __init__(self, *args: Any, group: str = SHOW, several: bool = False, **kwargs: Any) -> None:
         if several:
             kwargs.update(multiple=True)
+        kwargs.setdefault('shell_complete', completer(kwargs.get('metavar')))
         super().__init__(*args, **kwargs)
         self.group, self.several = group, several
 
@@ -35,8 +40,17 @@ class Command(click.Command):
         self.examples = examples
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        several = {name for option in self.params if isinstance(option, Option) and option.several for name in option.opts}
-        return super().parse_args(ctx, repeat_names(args, several))
+        several = {name: option for option in self.params if isinstance(option, Option) and option.several for name in option.opts}
+        # For completion: the option whose values the command line ends with.
+        ctx.meta[LAST] = next((several.get(arg) for arg in reversed(args) if arg.startswith('-')), None)
+        return super().parse_args(ctx, repeat_names(args, set(several)))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        option = ctx.meta.get(LAST)
+        if option is not None and not incomplete.startswith('-'):
+            items: list[CompletionItem] = option.shell_complete(ctx, incomplete)
+            return items
+        return super().shell_complete(ctx, incomplete)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -85,6 +99,11 @@ def option(*names: str, group: str, several: bool = False, **kwargs: Any) -> Cal
     return click.option(*names, cls=Option, group=group, several=several, **kwargs)
 
 
+def argument(name: str, **kwargs: Any) -> Callable[[F], F]:
+    """Return a decorator that adds a positional argument, a path that the shell completes."""
+    return click.argument(name, shell_complete=completer('FILE'), **kwargs)
+
+
 def command(name: str, examples: Sequence[str] = (), **kwargs: Any) -> Callable[[Callable[[SimpleNamespace], int]], Command]:
     """Return a decorator that makes a function of the parsed options a command; its docstring is the help.
 
@@ -106,11 +125,12 @@ trust_checkpoint = option('--trust-checkpoint', group=SAFETY, is_flag=True,
 debug = option('--debug', group=SHOW, is_flag=True, help='Show the trace behind an error.')
 shape = option('--shape', group=MODEL, nargs=2, type=int, metavar='H W', help='Size of the traced input.')
 batch = option('--batch', group=MODEL, type=int, help='Batch of the traced input (1).')
-backend = option('--backend', group=OUTPUT, several=True, metavar='NAME',
+backend = option('--backend', group=OUTPUT, several=True, metavar='NAME', shell_complete=formats,
                  help="Formats, or 'all' that are installed; replaces the config's export.backends (torchscript).")
 outputs = option('--outputs', group=OUTPUT, several=True, type=click.Choice(('final', 'raw')), metavar='final|raw',
                  help="Decisions at input size (the default), or the network's own outputs; export takes both, a folder each.")
-device = option('--device', group=MODEL, default='cpu', help='cpu, cuda or cuda:N.')
+device = option('--device', group=MODEL, default='cpu', shell_complete=devices, help='cpu, cuda or cuda:N.')
 images = option('--image', '--images', 'image', group=CHECK, several=True, metavar='FILE',
                 help='Pictures of what the model was trained on, or folders of them: each is an input, and goes through test_step.')
 work_dir = option('--work-dir', group=OUTPUT, metavar='DIR', help='Where results go (work_dirs/CONFIG).')
+verbose = option('--verbose', group=SHOW, is_flag=True, help='Every row, not those alone that fail.')

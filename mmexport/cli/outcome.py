@@ -1,4 +1,4 @@
-"""Turn errors and reports into exit codes: 0 verified, 1 failed or incomplete verification, 2 wrong input, 3 environment."""
+"""Return the exit code of an error or a report; `mmexport.errors` defines those of errors."""
 from __future__ import annotations
 
 import logging

@@ -22,10 +22,12 @@ def overrides(args: SimpleNamespace) -> dict[str, Any]:
         settings['export.inputs.image'] = list(args.image)
     if getattr(args, 'accept_branch', None):
         settings['export.verify.accept_branches'] = list(args.accept_branch)
+    options = parse_options(args.cfg_options)
     if args.outputs:
-        settings['export.outputs'] = args.outputs[0]
+        names = any(option.startswith('export.outputs.') for option in options)
+        settings['export.outputs.level' if names else 'export.outputs'] = args.outputs[0]
     both = {'export.outputs': list(args.outputs)} if len(args.outputs or ()) > 1 else {}
-    return {**settings, **parse_options(args.cfg_options), **both}
+    return {**settings, **options, **both}
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..report.terminal import Line
+from ..utils.line import Line
 
 
 def print_lines(lines: Iterable[str]) -> None:

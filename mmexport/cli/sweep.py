@@ -13,11 +13,13 @@ WORK = 'Jobs'
 
 @opt.command('sweep', ('mmexport sweep --packages mmseg --backend torchscript onnx --out zoo',),
              short_help='Export many configs of a package.')
-@opt.option('--packages', group=opt.MODEL, several=True, default=('mmseg',), metavar='NAME', help='mmseg, mmdet (mmseg).')
+@opt.option('--packages', group=opt.MODEL, several=True, default=('mmseg',), metavar='NAME',
+            help='mmseg, mmdet (mmseg); others of OpenMMLab are looked up, and not tried.')
 @opt.option('--match', group=opt.MODEL, metavar='REGEX', help='Every config whose name has it, instead of the smallest of each folder.')
 @opt.shape
 @opt.images
 @opt.option('--backend', group=opt.OUTPUT, several=True, default=('torchscript', 'onnx', 'torch_export', 'openvino'), metavar='NAME',
+            shell_complete=opt.formats,
             help="Formats, or 'all' that are installed (torchscript onnx torch_export openvino).")
 @opt.option('--out', group=opt.OUTPUT, required=True, metavar='DIR', help='Gets done.sqlite, zoo.md, zoo.json and the seeded weights.')
 @opt.option('--address', group=WORK, help="Address of a Ray cluster ('auto'); without it one is started here.")

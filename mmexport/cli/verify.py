@@ -6,26 +6,27 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import click
-
 from . import options as opt
+from .completion import devices
 
 CHECKER = Path(__file__).parents[1] / 'checker' / '__main__.py'
 
 
 @opt.command('verify', ('mmexport verify work_dirs/mask2former_r50/torchscript', 'mmexport verify FOLDER --device cuda --trust'),
              short_help='Check an exported folder again.')
-@click.argument('folder')
+@opt.argument('folder')
 @opt.option('--samples', group=opt.CHECK, metavar='FILE', help='Another samples file.')
-@opt.option('--device', group=opt.CHECK, default='cpu', help='Where it runs: cpu, cuda or cuda:N.')
+@opt.option('--device', group=opt.CHECK, default='cpu', shell_complete=devices, help='Where it runs: cpu, cuda or cuda:N.')
 @opt.option('--trust', group=opt.SAFETY, is_flag=True,
             help='Load a file that can run code of its author: torch.export, AOTInductor, TensorRT.')
 @opt.option('--runner', group=opt.CHECK, metavar='FILE', help='The runner.py of a format that your project registers.')
 @opt.option('--kind', group=opt.CHECK, several=True, metavar='NAME=FILE', help='The module of a kind of output that your project has.')
+@opt.verbose
 @opt.option('--out', group=opt.OUTPUT, metavar='FILE', help='Write the findings as JSON instead of a table.')
 def command(args: SimpleNamespace) -> int:
     """Check the file in FOLDER against its samples, with torch and numpy alone. FOLDER holds one format, as WORK_DIR/torchscript."""
-    arguments = [args.folder, '--device', args.device, *(['--trust'] if args.trust else [])]
+    arguments = [args.folder, '--device', args.device, *(['--trust'] if args.trust else []),
+                 *(['--verbose'] if args.verbose else [])]
     for name, value in (('--samples', args.samples), ('--runner', args.runner), ('--out', args.out)):
         arguments += [name, value] if value else []
     arguments += ['--kind', *args.kind] if args.kind else []

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import traceback
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import SetupError, causes, last_line
@@ -33,6 +34,8 @@ def version_conflict(exc: BaseException) -> str | None:
         signature = any(part in message for part in _SIGNATURE) and 'forward()' not in message
         if isinstance(cause, TypeError) and calls_exporter and signature:
             return last_line(cause)
+        if isinstance(cause, ModuleNotFoundError) and find_spec((cause.name or '').partition('.')[0] or 'torch') is None:
+            continue  # It is missing, which is no conflict.
         if isinstance(cause, ImportError) and (by_exporter or file.startswith(_HERE)) and (cause.name or '').partition('.')[0] in _NAMED:
             return last_line(cause)
     return None

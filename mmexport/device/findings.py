@@ -16,7 +16,7 @@ REMEDIES = {
     'literal': "replace the device that is written out by the input's: device=x.device",
     'cpu call': 'leave out .cpu() / .to("cpu"), or bring the result back: .to(x.device)',
     'numpy': 'stay in torch; what must go through numpy comes back with .to(x.device), and is a constant in a traced file',
-    'constructor': 'torch.Tensor(...) and its kin always lie on the CPU: torch.tensor(..., device=x.device)',
+    'constructor': 'torch.Tensor(...), torch.FloatTensor(...) and the like always lie on the CPU: torch.tensor(..., device=x.device)',
     'dtype': 'cast where the types meet: a.to(b.dtype), or leave the half cast out',
     'placement': 'move the whole model: model.to(device)',
 }

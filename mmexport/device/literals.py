@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from ..backends.torchscript.graph import argument, device_of, is_device_literal, nodes, source_lines
+from ..backends.torchscript.graph import argument, device_of, device_type, is_device_literal, nodes, source_lines
 from .findings import Place
 from .rules import FACTORIES
 
@@ -65,7 +63,7 @@ def mark(graph: Any, marked: Sequence[Literal]) -> None:
 def _marked(graph: Any, before: Any, number: int) -> Any:
     constant = graph.create('prim::Constant', 1)
     constant.s_('value', f'cpu:{number}')
-    constant.output().setType(torch._C.DeviceObjType.get())
+    constant.output().setType(device_type())
     constant.insertBefore(before)
     return constant.output()
 
@@ -73,7 +71,7 @@ def _marked(graph: Any, before: Any, number: int) -> Any:
 def follow_input(graph: Any, chosen: Sequence[Literal]) -> None:
     """Replace the devices of `chosen` by that of the file's input."""
     if chosen:
-        image = next(value for value in reversed(list(graph.inputs())) if isinstance(value.type(), torch._C.TensorType))
+        image = next(value for value in reversed(list(graph.inputs())) if value.type().kind() == 'TensorType')
         device = device_of(graph, image)
         for literal in chosen:
             literal.node.replaceInput(literal.offset, device)

@@ -43,7 +43,7 @@ class Tags:
     def __getitem__(self, tensor: Tensor) -> Tag:
         tag: Tag | None = self._tags.get(tensor)
         if tag is None:
-            _, tag = self.outside.get(id(tensor), (tensor, Tag(CPU, 'constructor', 'a tensor from torch.Tensor(...) or its kin')))
+            _, tag = self.outside.get(id(tensor), (tensor, Tag(CPU, 'constructor', 'a tensor from torch.Tensor(...) or the like')))
             if not tag.origin.file:
                 tag = replace(tag, origin=self.here())
             self._tags[tensor] = tag

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..backends import Backend
-from ..backends.examples import AXIS, generic
-from ..backends.exported.from_program import ProgramBackend
+from ..backends.examples import AXIS
 from ..branches import Branches
 from ..checker.check import EAGER
 from ..checker.comparison import REFUSED, WRITES, Comparison
@@ -21,7 +20,7 @@ from ..checker.reduced import FULL, REDUCED, STANDS_OUT
 from ..checker.samples import Sample
 from ..errors import Fact, LoweringError, first_line
 from ..utils.progress import Progress
-from ..verification.expected import model_floors
+from ..verification.noise_floor import model_floors
 from ..verification.patched_eager import patched_rows
 from ..verification.verify import Verification
 from .branch import at_branch
@@ -53,7 +52,8 @@ class DiagnosisSession:
 
     def on_lowering(self, backend: Backend, adapter: Adapter, example: Tensor, error: LoweringError) -> None:
         """Diagnose why `backend` cannot lower `adapter`; call it with the patches applied."""
-        if not self.on:
+        # A format of a project need not lower parts.
+        if not self.on or type(backend).attempt is Backend.attempt:
             return
         with self._looking(f'Looking for what {backend.name} cannot lower', backend.name), adapter.unguarded():
             image = self._example(backend, example)
@@ -77,6 +77,8 @@ class DiagnosisSession:
             backend = next(backend for backend in backends if backend.name == check.backend)
             failing = [row for row in check.rows if row.stage == EAGER and not row.passed]
             wrong = next((row for row in failing if row.kind != REFUSED), failing[0] if failing else None)
+            if type(backend).intermediate is Backend.intermediate:
+                continue
             if wrong and check.died:
                 message = f'{wrong.problem}; it is not looked into, for it would end this process too'
                 self.diagnoses.append(make_diagnosis(backend.name, 'file', None, adapter, message, fact=Fact.CRASH))
@@ -115,7 +117,7 @@ class DiagnosisSession:
         device = adapter.preprocess.mean.device
         image, example = self._sample(samples, wrong).image.to(device), samples[0].image.to(device)
         if wrong.again:
-            message = 'right at first and wrong when it is called again: it remembers its calls'
+            message = 'right in the first call and wrong in a later one: it keeps state between calls'
             return make_diagnosis(backend.name, 'file', None, adapter, message), None
         if wrong.kind == WRITES:
             call, module, place = find_inplace_write(adapter, image)
@@ -134,13 +136,12 @@ class DiagnosisSession:
 
     def _may_be_off(self, backend: Backend) -> float:
         """Return the tolerance of a diagnosis: in reduced precision ten times the limit of the median."""
-        precision = {'fp16': 'float16', 'bf16': 'bfloat16'}.get(getattr(backend, 'precision', ''), FULL)
+        precision = backend.computes_in
         return self.tolerance if precision == FULL else max(self.tolerance, STANDS_OUT * REDUCED[precision].median)
 
     def _example(self, backend: Backend, example: Tensor) -> Tensor:
         """Return a picture of the shape that `backend` lowers with."""
-        program = isinstance(backend, ProgramBackend) and getattr(backend, 'dynamo', True)
-        return _noise(generic(example, self.dynamic, self.multiple) if program else example)
+        return _noise(backend.lowered_example(example, self.dynamic, self.multiple))
 
     @staticmethod
     def _sample(samples: Sequence[Sample], row: Comparison) -> Sample:

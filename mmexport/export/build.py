@@ -11,7 +11,7 @@ from ..artifact import Artifact
 from ..backends import Backend
 from ..compat.torch_versions import conflict_of
 from ..diagnosis import DiagnosisSession
-from ..errors import Fact, LoweringError, MMExportError, SetupError, last_line
+from ..errors import ConfigError, Fact, LoweringError, MMExportError, SetupError, last_line
 from ..inputs.shapes import ranges_of
 from ..verification.reference import Reference
 
@@ -25,8 +25,29 @@ def guard_tried_sizes(adapter: Adapter, shape: Sequence[int], dynamic: Sequence[
     """
     rules, shapes = reference.plan.rules, [tuple(sample.image.shape) for sample in reference.samples]
     # The search begins at 64; a smaller traced size is one that eager takes too.
-    adapter.guard_inputs(torch.empty(tuple(shape)), dynamic, ranges=ranges_of(shapes, dynamic) if shapes else {},
+    ranges = {**ranges_of(shapes, dynamic), **_own_ranges(adapter, reference)} if shapes else {}
+    adapter.guard_inputs(torch.empty(tuple(shape)), dynamic, ranges=ranges,
                          multiple_of=rules.multiple_of, minimum=min(rules.minimum, *shape[2:]))
+
+
+def _own_ranges(adapter: Adapter, reference: Reference) -> dict[str, tuple[int, int]]:
+    """Return the sizes that were tried of the axes in `InputSpec.ranges`, by name.
+
+    Raises:
+        ConfigError: an axis had one size in all inputs, or one that its spec does not have.
+    """
+    if not any(spec.ranges for spec in adapter.input_specs):
+        return {}
+    tried: dict[str, tuple[int, int]] = {}
+    every = [adapter.inputs_of(sample.image) for sample in reference.samples]
+    for number, spec in enumerate(adapter.input_specs):
+        for name, (low, high) in spec.ranges.items():
+            sizes = [int(inputs[number].shape[spec.axes.index(name)]) for inputs in every]
+            if min(sizes) == max(sizes) or min(sizes) < low or max(sizes) > high:
+                raise ConfigError(f'axis {name} of {spec.name} is open from {low} to {high}, and {type(adapter).__name__}.inputs_of made '
+                                  f'inputs with {", ".join(map(str, sorted(set(sizes))))}: give several sizes in that range')
+            tried[name] = min(sizes), max(sizes)
+    return tried
 
 
 def lower_all(backends: Sequence[Backend], lower: Callable[[Backend, Adapter, Tensor], Artifact], adapter: Adapter, example: Tensor,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import Adapter, adapter_for
-from ..artifact import Artifact, check_work_dir, default_work_dir, staging_dir
+from ..artifact import Artifact
 from ..backends import Backend, build_backends
 from ..branches import Branches
 from ..device import Audit, devices_fixed
@@ -20,9 +20,7 @@ from ..device.preflight import preflight, stop_where_it_would_fail
 from ..device.unregistered_tensors import stop_gradients
 from ..diagnosis import DiagnosisSession
 from ..inputs.making import InputMaker, Inputs
-from ..inputs.real_image import picture_files
-from ..inputs.shapes import open_axes, plan_shapes, traced_shape
-from ..inputs.size_rules import SizeRules
+from ..inputs.shapes import open_axes, traced_shape
 from ..model.build import CheckpointOptions, check_device, load_model
 from ..model.checkpoint import LoadReport
 from ..model.config import export_section, levels_of
@@ -39,7 +37,9 @@ from ..verification.reference_maker import ReferenceMaker
 from ..verification.verify_all import ArtifactVerifier
 from .build import conflicting, guard_tried_sizes, in_words, lower_all
 from .manifest import describe
+from .options import check_options
 from .publish import FAILED, publish_report, stopped_runs_noted
+from .staging import default_work_dir, staging_dir
 from .versions import versions
 
 if TYPE_CHECKING:
@@ -102,30 +102,24 @@ class Exporter:
         """Export every format at every level of outputs; return one report a level. A format that could not be made is a failure in it."""
         facts = dict(config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device))
         with exact_arithmetic(), stopped_runs_noted(self.work_dir, **facts):
-            self._check_options()
+            check_options(self.section, self.work_dir, self.shape)
             self.model, self.fit = self._load()
             stop_gradients(self.model)
             adapters = [adapter_for(self.model, self.section, level, self.device) for level in self.levels]
             # The reference of decisions has the raw outputs that they were made from: the network runs once for both.
             adapter = self.adapter = next((one for one in adapters if one.outputs == 'final'), adapters[0])
             inputs = self._inputs(adapter)
-            audits = [self._audit(one, inputs.traced) for one in adapters]
-            audit = audits[adapters.index(adapter)]
+            audit = self._audit(adapter, inputs.traced)
             fixing: AbstractContextManager[list[str]] = devices_fixed(adapter.model, audit, self.device) if self.fix else nullcontext([])
             with fixing as fixed:
                 for one in adapters:
                     one.preprocess.check_against(self.model)
                 reference = self.reference = self._reference(adapter, inputs)
-                return [self._export(one, inputs, replace(audit, fixed=tuple(fixed)), reference.at(one.outputs))
-                        for one, audit in zip(adapters, audits, strict=True)]
+                patched_eager = PatchedEager(self._patched, self.device, self.step)
+                audit = replace(audit, fixed=tuple(fixed))
+                return [self._export(one, inputs, audit, reference.at(one.outputs), patched_eager) for one in adapters]
 
-    def _check_options(self) -> None:
-        """Raise for wrong options, before minutes go into the model."""
-        check_work_dir(self.work_dir)
-        picture_files(self.section['inputs']['image'])
-        plan_shapes(self.shape, self.section, SizeRules())
-
-    def _export(self, adapter: Adapter, inputs: Inputs, audit: Audit, reference: Reference) -> Report:
+    def _export(self, adapter: Adapter, inputs: Inputs, audit: Audit, reference: Reference, patched_eager: PatchedEager) -> Report:
         """Lower, verify and publish every format at one level of outputs."""
         work_dir = self.work_dir if len(self.levels) == 1 else self.work_dir / adapter.outputs
         rules, samples = reference.plan.rules, list(reference.samples)
@@ -133,7 +127,6 @@ class Exporter:
         session = DiagnosisSession(self.cfg, dynamic, rules.multiple_of, self.tolerance, work_dir / FAILED, self._patched, self.step,
                                     self.diagnose)
         guard_tried_sizes(adapter, self.shape, dynamic, reference)
-        patched_eager = PatchedEager(self._patched, self.device, self.step)
         with staging_dir(work_dir) as staging, ExitStack() as until_checked:
             with self._patched() as applied:
                 samples = patched_eager.run(adapter, samples)

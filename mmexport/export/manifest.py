@@ -41,7 +41,7 @@ def _described(spec: InputSpec, tensor: Tensor, guard: InputGuard) -> dict[str, 
     """Return the description of one input; sizes are declared of the axes that it has."""
     sides = dict(multiple_of=guard.multiple_of, minimum=guard.minimum, fixed=guard.fixed_sides) if 'height' in spec.axes else {}
     return dict(name=spec.name, dtype=spec.dtype, axes=list(spec.axes), traced=list(tensor.shape),
-                dynamic=[name for name in guard.dynamic if name in spec.axes],
+                dynamic=[name for name in (*guard.dynamic, *spec.ranges) if name in spec.axes],
                 ranges={name: list(limits) for name, limits in guard.ranges.items() if name in spec.axes}, **sides)
 
 

@@ -83,7 +83,7 @@ def decisive_input(adapter: Adapter, scene: Tensor, seen: Iterable[int] = (), st
             with torch.no_grad():
                 classes = adapter.decided(raw, normal)
                 before = before if step else classes
-                objective = objective or adapter.aim(tuple(part.detach() for part in raw), normal, target_classes, generator)
+                objective = objective or adapter.make_objective(tuple(part.detach() for part in raw), normal, target_classes, generator)
             rank = (len(classes & target_classes), len(classes))
             if step and rank > best_rank and len(classes) >= len(before) + (not rank[0]):
                 best, best_rank, after = image.detach().clone(), rank, classes

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ..compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
+from ..compat.mmengine_errors import unknown_type
 from ..errors import ConfigError, InputError, SetupError
 from .checkpoint import LoadReport, load_into, read_state_dict
 from .config import PACKAGES
@@ -101,10 +102,10 @@ def build_model(cfg: Config) -> nn.Module:
             # A copy: mmseg moves `pretrained` into the backbone's config, and then refuses to build from it again.
             model = MODELS.build(copy.deepcopy(cfg.model))
         except KeyError as exc:
-            if 'registry' not in str(exc):
+            unknown = unknown_type(exc)
+            if unknown is None:
                 raise ConfigError(f'the model cannot be built from this config: {exc}') from exc
-            text, packaged = _unknown_type(exc)
-            raise (SetupError if packaged else ConfigError)(text) from exc
+            raise _unregistered(unknown, cfg.model, scope) from exc
         except (ImportError, ModuleNotFoundError) as exc:
             raise ConfigError(f'building the model needs what is not installed: {exc}') from exc
         except (TypeError, ValueError, AttributeError, AssertionError) as exc:
@@ -139,15 +140,22 @@ def _import_scope(scope: str) -> None:
         raise SetupError(f'the config belongs to {scope}, which needs {missing}, and that is not installed: {remedy}') from exc
 
 
-def _unknown_type(exc: KeyError) -> tuple[str, bool]:
-    """Return the message for a type that no registry has. Whether a package that is not installed has it comes with it."""
-    from mmengine.registry import DefaultScope
-    text = str(exc.args[0]) if exc.args else str(exc)
-    first = text.split('. Please')[0]
-    current = DefaultScope.get_current_instance()
-    scope = current.scope_name if current else ''
-    prefixes = [name for name in PACKAGES if f'{name}.' in first and name != scope]
-    remedy = PACKAGES[prefixes[0]] if prefixes else ("name the module that registers it in the config's custom_imports=dict("
-                                                     "imports=['your.module']), with its folder on PYTHONPATH")
-    missing = bool(prefixes) and importlib.util.find_spec(prefixes[0]) is None
-    return f'{first}. No installed package has it: {remedy}', missing
+def _unregistered(exc: KeyError, model: Any, scope: str) -> InputError | SetupError:
+    """Return the error for a type that no registry has: of a package that is named in the config and not installed, or the user's own."""
+    reason = str(exc.args[0] if exc.args else exc).split('. Please')[0]
+    named = [name for name in PACKAGES if name in _scopes(model) and name != scope]
+    absent = [name for name in named if importlib.util.find_spec(name) is None]
+    remedy = PACKAGES[(absent or named)[0]] if named else ("name the module that registers it in the config's custom_imports=dict("
+                                                           "imports=['your.module']), with its folder on PYTHONPATH")
+    return (SetupError if absent else ConfigError)(f'{reason}. No installed package has it: {remedy}')
+
+
+def _scopes(model: Any) -> set[str]:
+    """Return the scopes that types in a config are prefixed with, of ``mmpretrain.ConvNeXt`` mmpretrain."""
+    if isinstance(model, (list, tuple)):
+        return {scope for item in model for scope in _scopes(item)}
+    if not isinstance(model, Mapping):
+        return set()
+    kind = model.get('type')
+    own = {kind.partition('.')[0]} if isinstance(kind, str) and '.' in kind else set()
+    return own | {scope for value in model.values() for scope in _scopes(value)}

@@ -1,14 +1,14 @@
 """Read any OpenMMLab config and the optional ``export`` section in it."""
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
 from ..compat.fork_configs import configs_of_forks
-from ..errors import ConfigError, SetupError, causes, suggestion
+from ..compat.mmengine_errors import missing_package
+from ..errors import ConfigError, SetupError, suggestion
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 PACKAGES = {'mmdet': "pip install 'mmexport[det]'", 'mmseg': "pip install 'mmexport[seg]'", 'mmpretrain': 'pip install mmpretrain',
             'mmcls': 'pip install mmpretrain', 'mmpose': 'pip install mmpose', 'mmaction': 'pip install mmaction2'}
 
+LEVELS = ('final', 'raw')
+NAMES = (None, 'mmdeploy')
 DEFAULTS: dict[str, Any] = dict(
     backends=[dict(type='TorchScript')],
     task=None,
     outputs='final',
-    inputs=dict(shape=None, batch=None, dynamic=('batch', 'height', 'width'), normalize=False, image=None),
+    inputs=dict(shape=None, batch=None, dynamic=('batch', 'height', 'width'), normalize=False, image=None, img_shape=False),
     patches='auto',
     verify=dict(shapes=None, batch=None, tolerance=dict(scale=1e-4), noises=3, accept_branches=()),
 )
@@ -84,11 +86,8 @@ def _installed(name: str) -> Path:
 
 def _refuse_missing_package(path: Path, exc: BaseException) -> None:
     """Raise a SetupError if a config fails because a package of OpenMMLab is not installed."""
-    from importlib.util import find_spec
-    message = ' '.join(str(cause) for cause in causes(exc))
-    for package, remedy in PACKAGES.items():
-        if re.search(rf'\b{package}\b', message) and find_spec(package) is None:
-            raise SetupError(f'{path} needs {package}, which is not installed: {remedy}') from exc
+    if package := missing_package(exc, PACKAGES):
+        raise SetupError(f'{path} needs {package}, which is not installed: {PACKAGES[package]}') from exc
 
 
 def export_section(cfg: Config) -> dict[str, Any]:
@@ -111,8 +110,25 @@ def export_section(cfg: Config) -> dict[str, Any]:
                 value[name] = {**default[name], **value[name]}
         section[key] = value
     _check_types(section)
+    section['names'] = _names_of(section)
     levels_of(section)
     return section
+
+
+def _names_of(section: dict[str, Any]) -> str | None:
+    """Replace ``outputs=dict(level=..., names=...)`` by the level, and return the names.
+
+    Raises:
+        ConfigError: they are not known.
+    """
+    outputs = section['outputs']
+    if not isinstance(outputs, dict):
+        return None
+    _refuse_unknown('export.outputs', outputs, dict(level='final', names=None))
+    section['outputs'], names = outputs.get('level', 'final'), outputs.get('names')
+    if names not in NAMES:
+        raise ConfigError(f"export.outputs.names is {names!r}{suggestion(str(names), ['mmdeploy'])}; it can be 'mmdeploy', or left out")
+    return names
 
 
 def levels_of(section: dict[str, Any]) -> tuple[str, ...]:
@@ -123,8 +139,9 @@ def levels_of(section: dict[str, Any]) -> tuple[str, ...]:
     """
     outputs = section['outputs']
     levels = tuple(dict.fromkeys([outputs] if isinstance(outputs, str) else outputs))
-    if not levels or any(level not in ('final', 'raw') for level in levels):
-        raise ConfigError(f"export.outputs is {outputs!r}; it can be 'final', 'raw', or both")
+    if not levels or any(level not in LEVELS for level in levels):
+        close = suggestion(str(next((level for level in levels if level not in LEVELS), '')), LEVELS)
+        raise ConfigError(f"export.outputs is {outputs!r}{close}; it can be 'final', 'raw', or both")
     return levels
 
 

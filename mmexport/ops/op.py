@@ -4,10 +4,11 @@ A patch calls the op; the format that is being made sets the forms. Outside of `
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
 
@@ -15,6 +16,24 @@ from torch import nn
 EXPORTED = 'exported'
 _FORMS: ContextVar[Mapping[str, str]] = ContextVar('forms', default={})  # noqa: B039, never changed in place
 _OPS: dict[str, Op] = {}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Describe an operator of ours in a graph, and its translations.
+
+    Attributes:
+        define: add it to torch, once, and return its overload.
+        onnx: for the ``custom_translation_table`` of ``torch.onnx.export``.
+        traced_onnx: for ``torch.onnx.register_custom_op_symbolic``.
+        openvino: for a ``ConversionExtension`` of OpenVINO's PyTorch frontend.
+    """
+
+    name: str
+    define: Callable[[], Any]
+    onnx: Callable[..., Any]
+    traced_onnx: Callable[..., Any]
+    openvino: Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -29,6 +48,7 @@ class Op:
         probe: a module with the op alone, noise (N, 3, 16, 16) -> one tensor with `axes`. One that takes other inputs than the noise has
             `input_specs` and `inputs_of`, as an adapter does.
         classes: names of upstream classes that use the op: a model without them need not be probed for.
+        operator: what one of its forms calls, which converters translate.
     """
 
     name: str
@@ -38,6 +58,7 @@ class Op:
     probe: type[nn.Module] | None = None
     axes: tuple[str, ...] = ()
     classes: frozenset[str] = frozenset()
+    operator: Operator | None = None
 
     def occurs_in(self, model: nn.Module) -> bool:
         """Return whether a module of `model` is one of `classes`."""
@@ -52,6 +73,11 @@ def register(op: Op) -> Op:
 
 def registered() -> tuple[Op, ...]:
     return tuple(_OPS.values())
+
+
+def operators() -> tuple[Operator, ...]:
+    """Return the operators of ours that may be in a graph."""
+    return tuple(op.operator for op in _OPS.values() if op.operator is not None)
 
 
 def forms_for(backend: str) -> dict[str, str]:

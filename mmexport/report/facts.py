@@ -92,8 +92,15 @@ class Report:
         """Return the stage that introduced the fault: the patches, or the lowering."""
         wrong = [row for row in self.stages if not row.passed]
         if wrong:
-            return f'the fault is in a patch: patched eager differs from eager ({wrong[0].sample}, {wrong[0].output}: {wrong[0].reason})'
+            where = f'({wrong[0].sample}, {wrong[0].output}: {wrong[0].reason})'
+            # Another shape, for example, or decisions of which eager itself is not sure.
+            return f'the file is not the cause: patched eager cannot be compared with eager {where}' if wrong[0].problem else \
+                f'the fault is in a patch: patched eager differs from eager {where}'
         return 'the patches are right (patched eager agrees with eager); the fault is in the lowered file or in the weights'
+
+    def over_eager(self, check: Verification) -> float | None:
+        """Return the file's time as a share of eager's; None where eager ran on kernels that are written to be plain."""
+        return None if self.versions.get('reference_kernels') else check.over_eager
 
     def as_dict(self) -> dict[str, Any]:
         return dict(
@@ -101,7 +108,8 @@ class Report:
             device=self.device, task=self.task, outputs=self.outputs, audit=self.audit.as_dict(), fit=self.fit and self.fit.as_dict(),
             patches=[row.as_dict() for row in self.applied],
             artifacts=[dict(backend=a.backend, file=str(a.file), verified=check.passed, reason=check.reason, manifest=a.manifest,
-                            found=check.result, eager_s=check.eager_s, over_eager=check.over_eager)
+                            found=check.result, eager_s=check.eager_s,
+                            over_eager=self.over_eager(check))
                        for a, check in zip(self.artifacts, self.checks, strict=True)],
             stages=[row.as_dict() for row in self.stages], pipelines=[row.as_dict() for row in self.pipelines],
             inputs={name: list(shape) for name, shape in self.inputs.items()}, dropped=dict(self.plan.dropped) if self.plan else {},

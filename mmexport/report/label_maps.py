@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..adapters import Adapter
+from ..checker.kinds import kind_of
 from ..errors import UnsupportedModelError
 from ..inputs.synthetic import photograph, picture
 
@@ -24,7 +25,7 @@ def draw_label_maps(adapter: Adapter, file: Path, shape: Sequence[int], device: 
     """
     import cv2
     import numpy as np
-    if adapter.specs[0].name not in ('labels', 'panoptic'):
+    if not getattr(kind_of(adapter.specs[0].kind), 'MAP', False):
         raise UnsupportedModelError(f'--show draws label maps, and this model gives {adapter.specs[0].name}')
     size = (int(shape[2]), int(shape[3]))
     image = photograph(input_img, size, adapter).expand(*shape).contiguous() if input_img else picture(tuple(shape), 0, adapter)

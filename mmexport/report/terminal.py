@@ -10,6 +10,7 @@ from ..artifact import Artifact
 from ..checker.check import EAGER
 from ..checker.comparison import REFUSED, Comparison
 from ..checker.reduced import FULL, rule
+from ..utils.line import Line
 from ..verification.test_step import summary_lines
 from ..verification.verify import Verification
 
@@ -19,24 +20,15 @@ if TYPE_CHECKING:
 STYLES = {True: 'bold green', False: 'bold red', None: 'yellow'}
 
 
-class Line(str):
-    """Hold a line of text with its style on a terminal. The style is in rich's words."""
-
-    style: str
-
-    def __new__(cls, text: str, style: str) -> Line:
-        line = super().__new__(cls, text)
-        line.style = style
-        return line
-
-
 def render(report: Report, verbose: bool = False) -> Iterator[str]:
-    """Yield the lines; `verbose` shows every row of formats that pass too."""
+    """Yield the lines; a format that passes has one, or with `verbose` all its rows."""
     ops = {'stand-in': 'without compiled ops (stand-in)', 'compiled': 'with compiled ops'}[report.versions['mmcv_ops']]
     yield f"{Path(report.config).name}: {report.task}, outputs '{report.outputs}', on {report.device}"
     yield f"torch {report.versions['torch']}, mmcv {ops}"
     kernels = report.versions.get('reference_kernels', {})
     yield from (f"  eager ran on mmexport's kernel {name}, which was compared with {what}" for name, what in kernels.items())
+    if kernels:
+        yield '  these kernels are plain and slow, so that no time is given as a share of eager'
     if report.fit and (report.fit.missing or report.fit.unexpected or report.fit.misshaped):
         yield (f'checkpoint: {len(report.fit.missing)} keys missing, {len(report.fit.unexpected)} unexpected, '
                f'{len(report.fit.misshaped)} of another shape')
@@ -49,6 +41,7 @@ def render(report: Report, verbose: bool = False) -> Iterator[str]:
     yield from (note for row in report.applied if row.acted and (note := row.untried(report.versions)))
     for artifact, check in zip(report.artifacts, report.checks, strict=True):
         yield from _artifact_lines(report, artifact, check, verbose or check.passed is False)
+    yield from _class_lines(report)
     yield from summary_lines(report.pipelines)
     yield from _input_lines(report)
     yield from report.branches.lines()
@@ -80,7 +73,9 @@ def _formats(report: Report) -> Iterator[str]:
     """Yield one line a format: size, parity, the time of a call, and that over eager's."""
     yield f"{'format':<14}{'file':<12}{'MB':>7}{'parity':>9}{'p50 ms':>9}{'/eager':>8}  checked on"
     for artifact, check in zip(report.artifacts, report.checks, strict=True):
-        time = f'{1e3 * check.seconds:>9.0f}{check.over_eager:>8.2f}' if check.seconds and check.over_eager else f"{'-':>9}{'-':>8}"
+        share = report.over_eager(check)
+        ratio = f'{share:>8.2f}' if share else f"{'-':>8}"
+        time = f'{1e3 * check.seconds:>9.0f}{ratio}' if check.seconds else f"{'-':>9}{'-':>8}"
         parity = {True: 'pass', False: 'FAIL', None: 'not run'}[check.passed]
         size = artifact.manifest['bytes'] / 1e6
         yield Line(f'{artifact.backend:<14}{artifact.file.name:<12}{size:>7.1f}{parity:>9}{time}  {report.device if check.result else "-"}',
@@ -89,9 +84,17 @@ def _formats(report: Report) -> Iterator[str]:
         yield Line(f"{name:<14}{'-':<12}{'-':>7}{'not made':>9}", 'red')
 
 
-def _artifact_lines(report: Report, artifact: Artifact, check: Verification, rows: bool) -> Iterator[str]:
-    yield ''
-    yield f"{artifact.backend}: {artifact.file} ({artifact.manifest['bytes'] / 1e6:.1f} MB)"
+def _artifact_lines(report: Report, artifact: Artifact, check: Verification, whole: bool) -> Iterator[str]:
+    """Yield what there is to say of a format that passes; `whole` adds how it was made, and every row."""
+    lines = [*_remarks(report, artifact, check), *(_details(report, artifact, check) if whole else ())]
+    if lines:
+        yield ''
+        yield f"{artifact.backend}: {artifact.file} ({artifact.manifest['bytes'] / 1e6:.1f} MB)"
+        yield from (f'  {line}' for line in lines)
+
+
+def _remarks(report: Report, artifact: Artifact, check: Verification) -> Iterator[str]:
+    """Yield warnings about the user's code, the rule of a precision below float32, and outputs that say little."""
     facts = artifact.manifest.get(artifact.backend, {})
     judged = {(site.file, site.line) for site in (*report.branches.turned, *report.branches.never, *report.branches.once)}
     # Formats that are made of one program have the same warnings.
@@ -99,48 +102,47 @@ def _artifact_lines(report: Report, artifact: Artifact, check: Verification, row
             for warning in other.manifest.get(other.backend, {}).get('tracer_warnings', ())]
     for warning in facts.get('tracer_warnings', ()):
         if (warning['file'], warning['line']) not in judged and warning not in shown:
-            yield f"  tracer warning: {warning['file']}:{warning['line']}: {warning['message']}"
-    yield from (f'  {line}' for line in facts.get('summary', ()))
+            yield f"tracer warning: {warning['file']}:{warning['line']}: {warning['message']}"
     precision = artifact.manifest.get('precision', FULL)
     if precision != FULL:
-        yield f'  {rule(precision)}'
+        yield rule(precision)
     if check.result is None:
-        yield '  not run (--no-verify)'
         return
-    if rows:
-        yield from _rows(report, check)
-    yield from _class_lines(artifact, check)
     for name in check.result['vacuous']:
-        yield f'  vacuous: {name} (see the reason at the end)'
+        yield f'vacuous: {name} (see the reason at the end)'
     for name, reason in check.result.get('little_change', {}).items():
-        yield f'  {name} vary little: {reason}'
+        yield f'{name} vary little: {reason}'
 
 
-def _rows(report: Report, check: Verification) -> Iterator[str]:
+def _details(report: Report, artifact: Artifact, check: Verification) -> Iterator[str]:
+    yield from artifact.manifest.get(artifact.backend, {}).get('summary', ())
+    if check.result is None:
+        yield 'not run (--no-verify)'
+        return
     stages = {(row.sample, row.output): row for row in report.stages}
     wide = max([15, *(len(row.input_name) + 1 for row in check.rows)])
-    yield f"  {'sample':<{wide}}{'output':<13}{'patched':>9}{'artifact':>9}{'floor':>7}  result"
+    yield f"{'sample':<{wide}}{'output':<13}{'patched':>9}{'artifact':>9}{'floor':>7}  result"
     for row in check.rows:
         if row.stage == EAGER:
             patched = stages.get((row.sample, row.output))
             result = 'pass' if row.passed else 'REFUSED' if row.kind == REFUSED else 'FAIL'
-            yield f'  {row.input_name:<{wide}}{row.output:<13}{_figure(patched):>9}{_figure(row):>9}{row.floor:>7.1%}  {result}'
+            yield f'{row.input_name:<{wide}}{row.output:<13}{_figure(patched):>9}{_figure(row):>9}{row.floor:>7.1%}  {result}'
 
 
-def _class_lines(artifact: Artifact, check: Verification) -> Iterator[str]:
-    """Yield how many classes the expected decisions show, and which they do not."""
-    assert check.result is not None
-    classes = check.result.get('classes')
-    if not classes:
+def _class_lines(report: Report) -> Iterator[str]:
+    """Yield how many classes the expected decisions show, and which they do not; they are the same for every format."""
+    for artifact, check in zip(report.artifacts, report.checks, strict=True):
+        classes = check.result.get('classes') if check.result else None
+        if not classes:
+            continue
+        names = artifact.manifest.get('classes') or []
+        never = [names[label] if label < len(names) else str(label) for label in classes['never']]
+        line = f"{len(classes['seen'])} of {len(classes['seen']) + len(never)} classes are decided somewhere"
+        if never:
+            shown = ', '.join(never[:6]) + (f' and {len(never) - 6} more' if len(never) > 6 else '')
+            line += f'; never: {shown}: of those only the raw outputs were compared'
+        yield from wrap(line, 80)
         return
-    names = artifact.manifest.get('classes') or []
-    never = [names[label] if label < len(names) else str(label) for label in classes['never']]
-    count = len(classes['seen']) + len(never)
-    line = f"{len(classes['seen'])} of {count} classes are decided somewhere"
-    if never:
-        shown = ', '.join(never[:6]) + (f' and {len(never) - 6} more' if len(never) > 6 else '')
-        line += f'; never: {shown}: of those only the raw outputs were compared'
-    yield from (f'  {line}' for line in wrap(line, 78))
 
 
 def _figure(row: Comparison | None) -> str:

@@ -9,21 +9,20 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from ..adapters import Adapter, MaskClassification, build_adapter
+from ..adapters import Adapter, build_adapter
+from ..adapters.objectives import SEGMENTS
 from ..checker.comparison import DEFAULT_TOLERANCE
 from ..checker.vacuous import little_change
 from ..errors import MMExportError
 from ..inputs.synthetic import picture
+from .attention import sharpen_attention
 from .calibrate import calibrate
 from .constants import randomise_constants
 from .initial import initialise
 from .queries import damp_branches, fit_queries, query_heads
 
 IMAGES, IMAGE_SIDE = 16, 128
-# Segments that survive the config's own thresholds in each of the scenes below.
-SEGMENTS, LARGE = 5, 4
 # By how much class logits shall vary between images, in the attempts at it, each with other regions: what varies much costs segments.
 ATTEMPTS = (0.02, 0.023, 0.026, 0.02, 0.023, 0.026, 0.029) * 4
 # Larger pictures vary less than the small scenes, so the two that a verification compares (see mmexport.inputs) are looked at, at its
@@ -54,10 +53,11 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
         initialise(model, generator)
         model.eval()
         randomise_constants(model, generator)
+        sharpen_attention(model)
         adapter = build_adapter(model, outputs='raw')
         images = _scenes(adapter, 7919 + seed, size)
         parts = images.split(max(1, IMAGES * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3])))
-        calibrate(model, lambda: [adapter.raw(part) for part in parts], generator)
+        calibrate(model, lambda: [adapter.whole(part) for part in parts], generator)
         for head in query_heads(model):
             damp_branches(head)
             for varies_by in ATTEMPTS:
@@ -71,14 +71,11 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
 
 
 def rich_enough(model: nn.Module, seed: int) -> bool:
-    """Return whether the label maps of five scenes have enough segments and labels. A label counts above 1% of their pixels."""
+    """Return whether the model decides enough on each of five scenes. Its adapter measures it."""
     adapter = build_adapter(model, outputs='raw')
     for number, scene in enumerate(SCENES):
         image = picture((1, adapter.channels, *scene), 6007 + 10 * seed + number, adapter)
-        labels = _label_map(adapter, adapter.raw(image), image)
-        present, counts = labels.unique(return_counts=True)
-        large = int((counts > 0.01 * labels.numel()).sum())
-        if large < LARGE or (isinstance(adapter, MaskClassification) and int((present != adapter.num_classes).sum()) < SEGMENTS):
+        if not adapter.decides_enough(adapter.raw(image), image):
             return False
     return True
 
@@ -94,12 +91,6 @@ def varied_enough(model: nn.Module, shape: Sequence[int]) -> bool:
         if little_change(specs, one, other, DEFAULT_TOLERANCE, adapter.num_classes, MARGIN):
             return False
     return True
-
-
-def _label_map(adapter: Adapter, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
-    if isinstance(adapter, MaskClassification):
-        return adapter.panoptic(raw[0], F.interpolate(raw[1], size=image.shape[2:], mode='bilinear', align_corners=False))[0]
-    return adapter.final(raw, image)[0]
 
 
 def _scenes(adapter: Adapter, seed: int, size: Sequence[int]) -> Tensor:

@@ -1,8 +1,8 @@
 """Calibrate norm statistics and class layers from one batch of scenes, layer by layer."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,26 +14,72 @@ VARIANCE_FLOOR = 1e-2
 EIGENVALUE_FLOOR = 1e-2
 LOGIT_STD = 3.0
 CLASS_LAYERS = ('conv_seg', 'fc_seg', 'cls_seg', 'mask_norm')
+# Of a dense head that detects: the mean of the logits, which leaves some per cent of them over a threshold of 0.05; the spread of deltas.
+LOGIT_MEAN, DELTA_STD = -9.0, 0.5
+# The largest logit that a class has on the scenes.
+LARGEST = 4.0
+# Of a head on queries, of which there are few.
+QUERY_MEAN = -6.0
+
+
+class Spread(NamedTuple):
+    """Hold what the outputs of a layer should be on the scenes.
+
+    Attributes:
+        last_call: the layer is shared, and its last call gives the result, as in a decoder.
+        bounded: the largest output is bounded too, see `_bound_logits`.
+    """
+
+    std: float = LOGIT_STD
+    mean: float = 0.0
+    last_call: bool = False
+    bounded: bool = False
 
 
 @torch.no_grad()
 def calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generator) -> None:
     """Set each BatchNorm to the batch that `run` sends through it. The logits of each class layer are spread too."""
     calls: dict[nn.Module, int] = {}
-    layers = class_layers(model)
+    layers = {**dict.fromkeys(class_layers(model), Spread()), **detecting_layers(model)}
 
     def before(module: nn.Module, args: tuple[Any, ...]) -> None:
         calls[module] = calls.get(module, 0) + 1
         if isinstance(module, _BatchNorm):
             _set_statistics(module, args[0], 1 / calls[module])
-        elif calls[module] == 1:
-            _spread(module, args[0], generator)
+        elif calls[module] == 1 or layers[module].last_call:
+            _spread(module, args[0], generator, layers[module])
 
     hooks = [module.register_forward_pre_hook(before) for module in model.modules()
              if (isinstance(module, _BatchNorm) and module.track_running_stats) or module in layers]
     run()
     for hook in hooks:
         hook.remove()
+    _bound_logits([layer for layer, spread in layers.items() if spread.bounded], run)
+
+
+def _bound_logits(layers: Sequence[nn.Module], run: Callable[[], Any]) -> None:
+    """Scale each channel of logits, of all levels together: its mean is `LOGIT_MEAN` and its largest value `LARGEST`.
+
+    A head is shared by levels whose features differ; scores of 1.0 by the hundred would have no order, and one class would win all.
+    """
+    means: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers}
+    largest: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers}
+
+    def note(layer: nn.Module, _: Any, output: Tensor) -> None:
+        means[layer].append(output.mean((0, 2, 3)))
+        largest[layer].append(output.amax((0, 2, 3)))
+
+    hooks = [layer.register_forward_hook(note) for layer in layers]
+    if layers:
+        run()
+    for hook in hooks:
+        hook.remove()
+    for layer in (layer for layer in layers if isinstance(layer, nn.Conv2d) and means[layer]):
+        mean = torch.stack(means[layer]).mean(0)
+        factor = (LARGEST - LOGIT_MEAN) / (torch.stack(largest[layer]).amax(0) - mean).clamp_min(1e-6)
+        layer.weight.mul_(factor[:, None, None, None])
+        if layer.bias is not None:
+            layer.bias.copy_((layer.bias - mean) * factor + LOGIT_MEAN)
 
 
 def class_layers(model: nn.Module) -> set[nn.Module]:
@@ -42,14 +88,43 @@ def class_layers(model: nn.Module) -> set[nn.Module]:
     for head in model.modules():
         if not hasattr(head, 'num_classes'):
             continue
-        counts = {getattr(head, key, None) for key in ('num_classes', 'cls_out_channels', 'out_channels')} - {None}
+        counts = [getattr(head, key, None) for key in ('num_classes', 'cls_out_channels', 'out_channels')]
         for name, module in head.named_modules():
             channels = getattr(module, 'out_channels', getattr(module, 'out_features', None))
             if isinstance(module, nn.LayerNorm):
                 channels = module.normalized_shape[-1]
-            if (channels in counts and isinstance(module, (nn.Conv2d, nn.Linear, nn.LayerNorm))
+            if (isinstance(module, (nn.Conv2d, nn.Linear, nn.LayerNorm)) and channels is not None and channels in counts
                     and name.rsplit('.', 1)[-1].startswith(CLASS_LAYERS)):
                 layers.add(module)
+    return layers
+
+
+def detecting_layers(model: nn.Module) -> dict[nn.Module, Spread]:
+    """Return the last layers of heads that detect, with the spread of their outputs."""
+    layers: dict[nn.Module, Spread] = {}
+    heads: list[Any] = list(model.modules())
+    for head in heads:
+        if hasattr(head, 'num_attrib') and hasattr(head, 'convs_pred'):
+            # YOLOv3 has one layer for all; its boxes grow by the exponent of what these channels get.
+            layers.update((layer, Spread(DELTA_STD)) for layer in head.convs_pred)
+            continue
+        if hasattr(head, 'fc_cls') and hasattr(head, 'fc_reg'):
+            # A head on regions: the class that means none is among its classes.
+            layers.update({head.fc_cls: Spread(), head.fc_reg: Spread(DELTA_STD)})
+        if hasattr(head, 'conv_logits'):
+            layers[head.conv_logits] = Spread()
+        if not hasattr(head, 'predict_by_feat') or not hasattr(head, 'cls_out_channels'):
+            continue
+        # Heads on queries have none.
+        priors = int(getattr(head, 'num_base_priors', 0))
+        deltas = 4 * (int(getattr(head, 'reg_max', 0)) + 1)
+        for name, module in head.named_modules():
+            if isinstance(module, nn.Linear) and 'cls' in name and module.out_features == head.cls_out_channels:
+                layers[module] = Spread(mean=QUERY_MEAN, last_call=True)
+            elif isinstance(module, nn.Conv2d) and 'cls' in name and module.out_channels == priors * head.cls_out_channels:
+                layers[module] = Spread(mean=LOGIT_MEAN, bounded=True)
+            elif isinstance(module, nn.Conv2d) and ('reg' in name or 'box' in name) and module.out_channels == priors * deltas:
+                layers[module] = Spread(DELTA_STD)
     return layers
 
 
@@ -62,30 +137,32 @@ def _set_statistics(norm: _BatchNorm, batch: Tensor, share: float) -> None:
     norm.running_var.lerp_(variance, share)
 
 
-def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator) -> None:
-    """Project floored-whitened inputs at random; logits get mean 0 and the same spread in every class."""
+def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator, wanted: Spread) -> None:
+    """Project floored-whitened inputs at random; logits get the same mean and spread in every class."""
     if isinstance(layer, nn.LayerNorm):
         values = F.layer_norm(batch, layer.normalized_shape, eps=layer.eps).flatten(0, -2)
-        layer.weight.copy_(LOGIT_STD / values.std(0).clamp_min(0.1))
+        layer.weight.copy_(wanted.std / values.std(0).clamp_min(0.1))
         layer.bias.copy_(-values.mean(0) * layer.weight)
         return
     assert isinstance(layer, (nn.Conv2d, nn.Conv1d, nn.Linear))
+    if isinstance(layer, nn.Linear) and batch.dim() == 4:
+        batch = batch[-1]  # Of all layers of a decoder the last one gives the result.
     rows = (batch if isinstance(layer, nn.Linear) else batch.transpose(1, -1)).flatten(0, -2)
     if layer.weight[0].numel() == rows.shape[1]:
         rows = rows[::max(1, len(rows) // 50000)]
         mean, values, vectors = eigen(rows)
         white = vectors / (values + EIGENVALUE_FLOOR * values[0]).sqrt()
         projection = torch.randn(layer.weight.shape[0], len(values), generator=generator) @ white.T
-        projection *= (LOGIT_STD / ((rows - mean) @ projection.T).std(0).clamp_min(1e-6))[:, None]
+        projection *= (wanted.std / ((rows - mean) @ projection.T).std(0).clamp_min(1e-6))[:, None]
         layer.weight.copy_(projection.view_as(layer.weight))
         shift = -(mean @ projection.T)
     else:
         logits = layer(batch)
-        layer.weight.mul_((LOGIT_STD / logits.std((0, 2, 3)).clamp_min(1e-6)).view(-1, 1, 1, 1))
+        layer.weight.mul_((wanted.std / logits.std((0, 2, 3)).clamp_min(1e-6)).view(-1, 1, 1, 1))
         bias = 0 if layer.bias is None else layer.bias
         shift = bias - layer(batch).mean((0, 2, 3))
     if layer.bias is not None:
-        layer.bias.copy_(shift)
+        layer.bias.copy_(shift + wanted.mean)
 
 
 def eigen(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,9 +1,11 @@
 """Initialise every parameter repeatably, without downloads."""
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -50,18 +52,28 @@ def _start_over(model: nn.Module) -> None:
 
 
 def _init_weights(module: nn.Module) -> None:
-    """Call ``init_weights`` of a module, or of its parts if that fails.
+    """Call ``init_weights`` of a module, or of its parts where it cannot be called.
 
     SAN's recogniser calls an ``init_weights`` that its base class does not have, and needs an argument in its own.
     """
+    if _takes_no_argument(module.init_weights):
+        try:
+            module.init_weights()  # type: ignore[operator]
+            return
+        except AttributeError as exc:
+            if exc.name != 'init_weights':
+                raise
+    for child in module.children():
+        if hasattr(child, 'init_weights'):
+            _init_weights(child)
+
+
+def _takes_no_argument(method: Any) -> bool:
     try:
-        module.init_weights()  # type: ignore[operator]
-    except (AttributeError, TypeError) as exc:
-        if 'init_weights' not in str(exc):
-            raise
-        for child in module.children():
-            if hasattr(child, 'init_weights'):
-                _init_weights(child)
+        inspect.signature(method).bind()
+    except TypeError:
+        return False
+    return True
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..errors import ConfigError, MMExportError, SetupError
+from ..errors import ConfigError, MMExportError, SetupError, suggestion
+from ..model.config import PACKAGES
 
 OUTPUTS = ('final', 'raw')
 
@@ -93,7 +94,9 @@ def config_root(package: str) -> Path:
     """Return the folder of an installed OpenMMLab package's configs."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise SetupError(f'{package} is not installed: pip install "mmexport[{package.removeprefix("mm")}]"')
+        if package not in PACKAGES:
+            raise ConfigError(f'--packages {package}{suggestion(package, PACKAGES)}: there are {", ".join(PACKAGES)}')
+        raise SetupError(f'{package} is not installed: {PACKAGES[package]}')
     return Path(spec.origin).parent / '.mim' / 'configs'
 
 

@@ -152,7 +152,7 @@ class BranchSearch:
         self.adapter.decide(raw, *inputs)
 
     def _run_test_step(self, image: Tensor) -> None:
-        run_test_step_on(self.adapter, self.adapter.preprocess(image))
+        run_test_step_on(self.adapter, *self.adapter.network_inputs(image))
 
 
 def _times_asked(run: Run, site: Site) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,9 +13,6 @@ from ..adapters.base import OutputSpec
 from ..branches import recorded
 from ..checker.timing import typical
 from .network_runs import NetworkRuns
-
-if TYPE_CHECKING:
-    pass
 
 
 def typical_seconds(adapter: Adapter, image: Tensor) -> float:

@@ -4,34 +4,32 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..adapters import Adapter
 from ..checker.check import EAGER
-from ..checker.compare import compare, lost_key, median_key
 from ..checker.samples import Sample
 from ..inputs.real_image import PHOTOGRAPH
 from ..inputs.shapes import SAME
 from .eager_run import inputs_by_name, run_eager
 from .network_runs import NetworkRuns
-from .noise_floor import NUDGE, move_off_thresholds, noise
+from .noise_floor import NUDGE, floors_of, model_floors, move_off_thresholds, noise
 
 if TYPE_CHECKING:
     from ..utils.progress import Progress
     from .verify import Verification
 
-NOISE = 1e-6
 CLOSER = 9
 # Seeds of noise that no floor is computed with.
 OTHERS = 3000
 # Of the units of one sample: a query that jumps moves all pixels that it has a share in. Whether it does jump, eager's own runs tell.
 JUMPING = 0.5
-# A file rounds at every layer, and the noise is added to the input alone. In an ill-conditioned model (K-Net with seeded weights)
-# both errors are near the tolerance: what noise moves by half of it, a file may move beyond it.
-CLOSER_TOLERANCE = ILL_CONDITIONED = 0.5
+# A file rounds at every layer, and the noise is added to the input alone: what noise moves by half of the tolerance, a file may move
+# beyond it.
+CLOSER_TOLERANCE = 0.5
 # A floor beyond this share is worth a few runs with other noise on small inputs (of so many numbers).
 JUMPS, CALMER, SMALL = 0.01, 3, 3 * 100_000
 
@@ -96,6 +94,11 @@ def _stable_sample(adapter: Adapter, sample: Sample, image: Tensor, trials: Iter
     return sample
 
 
+def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns,
+            share: float = 1.0) -> dict[str, float]:
+    return floors_of(adapter, sample, image, trials, tolerance, partial(run_eager, adapter, runs, sample.name), share)
+
+
 def _close_calls(adapter: Adapter, runs: NetworkRuns, name: str, image: Tensor) -> int:
     return runs.count_near_thresholds(adapter, name, *adapter.network_inputs(image.clone()))
 
@@ -119,39 +122,3 @@ def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Ve
         return [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), trials, tolerance, runs,
                                                CLOSER_TOLERANCE))
                 if sample.name in suspects else sample for sample in samples]
-
-
-def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns,
-            share: float = 1.0) -> dict[str, float]:
-    """Return by output the largest share of units that a noise moves beyond the tolerance. It is at least the sample's own.
-
-    Args:
-        share: of the tolerance, beyond which units of continuous outputs count; decisions keep the whole one.
-    """
-    specs, raw_specs = ([spec.as_dict() for spec in level_specs] for level_specs in (adapter.specs, adapter.raw_specs))
-    floors = dict(sample.floors)
-    for trial in trials:
-        noisy = run_eager(adapter, runs, sample.name, f'noise {trial}', image + noise(image, trial, NOISE))
-        rows = []
-        for factor in {1.0, share}:
-            common: dict[str, Any] = dict(sample=sample.name, stage='noise', tolerance=factor * tolerance)
-            compared = compare(specs, sample.expected, list(noisy.outputs.values()), sample.evidence, **common)
-            if sample.raw:
-                compared += compare(raw_specs, sample.raw, list(noisy.raw.values()), sample.raw_evidence, **common)
-            rows += [row for row in compared if factor == 1.0 or row.continuous]
-        for row in rows:
-            floors[row.output] = max(floors.get(row.output, 0.0), row.beyond or 0.0)
-            if row.lost:
-                floors[lost_key(row.output)] = max(floors.get(lost_key(row.output), 0.0), row.lost)
-            if row.median and row.median > ILL_CONDITIONED * tolerance:
-                floors[median_key(row.output)] = max(floors.get(median_key(row.output), 0.0), row.median)
-    return floors
-
-
-def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
-    """Return by output the largest floor of all samples."""
-    floors: dict[str, float] = {}
-    for sample in samples:
-        for name, share in sample.floors.items():
-            floors[name] = max(floors.get(name, 0.0), share)
-    return floors

@@ -1,17 +1,30 @@
-"""Count comparisons inside a model that rounding may decide the other way. Inputs are moved off them.
+"""Measure what rounding alone moves in eager: its noise floors, and comparisons that it may decide the other way.
 
 Masked attention asks ``sigmoid < 0.5`` of every cell of every layer. Of a small picture's 1e5 cells one may lie within rounding of the
 threshold; whether it flips depends on the processor, and then outputs of many queries move, in a patched model or a file that
-is right. A noise of 1e-6 finds such a cell by luck only. Here eager itself is asked how many it has.
+is right. A noise of 1e-6 finds such a cell by luck only, so that eager itself is asked how many it has, and inputs are moved off them.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..checker.compare import compare, lost_key, median_key
+from ..checker.samples import Sample
+
+if TYPE_CHECKING:
+    from ..adapters import Adapter
+    from .eager_run import EagerRun
+
+# Share of the input's scale that is added to it.
+NOISE = 1e-6
+# In an ill-conditioned model (K-Net with seeded weights) the errors of a noise and of a file are near the tolerance: a median that noise
+# moves by half of it is a floor.
+ILL_CONDITIONED = 0.5
 
 # Some times what rounding moves: float32 logits of a deep model are off by about 1e-6 of their scale.
 WIDTH = 2e-5
@@ -60,3 +73,40 @@ def noise(image: Tensor, seed: int, share: float) -> Tensor:
     """Return normal noise of `share` of the image's scale, the same on every device."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(image.shape, generator=generator).to(image.device) * share * image.abs().max()
+
+
+def floors_of(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float,
+              run: Callable[[str, Tensor], EagerRun], share: float = 1.0) -> dict[str, float]:
+    """Return by output the largest share of units that a noise moves beyond the tolerance. It is at least the sample's own.
+
+    Args:
+        run: runs eager on an input, under a name for the noise.
+        share: of the tolerance, beyond which units of continuous outputs count; decisions keep the whole one.
+    """
+    specs, raw_specs = ([spec.as_dict() for spec in level_specs] for level_specs in (adapter.specs, adapter.raw_specs))
+    floors = dict(sample.floors)
+    for trial in trials:
+        noisy = run(f'noise {trial}', image + noise(image, trial, NOISE))
+        rows = []
+        for factor in {1.0, share}:
+            common: dict[str, Any] = dict(sample=sample.name, stage='noise', tolerance=factor * tolerance)
+            compared = compare(specs, sample.expected, list(noisy.outputs.values()), sample.evidence, **common)
+            if sample.raw:
+                compared += compare(raw_specs, sample.raw, list(noisy.raw.values()), sample.raw_evidence, **common)
+            rows += [row for row in compared if factor == 1.0 or row.continuous]
+        for row in rows:
+            floors[row.output] = max(floors.get(row.output, 0.0), row.beyond or 0.0)
+            if row.lost:
+                floors[lost_key(row.output)] = max(floors.get(lost_key(row.output), 0.0), row.lost)
+            if row.median and row.median > ILL_CONDITIONED * tolerance:
+                floors[median_key(row.output)] = max(floors.get(median_key(row.output), 0.0), row.median)
+    return floors
+
+
+def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
+    """Return by output the largest floor of all samples."""
+    floors: dict[str, float] = {}
+    for sample in samples:
+        for name, share in sample.floors.items():
+            floors[name] = max(floors.get(name, 0.0), share)
+    return floors

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,8 +13,8 @@ from ..checker.compare import Comparison, compare
 from ..checker.samples import Sample
 from ..inputs.shapes import SAME
 from .eager_run import run_eager
-from .expected import model_floors
 from .network_runs import NetworkRuns
+from .noise_floor import model_floors
 
 if TYPE_CHECKING:
     from ..utils.progress import Progress
@@ -27,18 +27,20 @@ class PatchedEager:
 
     Attributes:
         patched: makes the context in which they are applied.
+        runs: of the network; decisions and raw outputs of one input are computed from one run.
     """
 
     patched: Callable[[], AbstractContextManager[Any]]
     device: torch.device
     step: Progress
+    runs: NetworkRuns = field(default_factory=NetworkRuns)
 
     def run(self, adapter: Adapter, samples: list[Sample]) -> list[Sample]:
         """Add the outputs of patched eager to small samples; call it where the patches are applied."""
         if not samples:
             return samples
         with self.step('Running patched eager'):
-            return with_patched(adapter, samples, self.device)
+            return with_patched(adapter, samples, self.device, self.runs)
 
     def run_where_failed(self, adapter: Adapter, samples: list[Sample], checks: Sequence[Verification]) -> list[Sample]:
         """Add the outputs of patched eager on inputs on which a file is wrong."""
@@ -46,10 +48,10 @@ class PatchedEager:
         if all(sample.patched for sample in samples if sample.name in failed):
             return samples
         with self.step('Running patched eager where a file is wrong'), self.patched():
-            return with_patched(adapter, samples, self.device, failed)
+            return with_patched(adapter, samples, self.device, self.runs, failed)
 
 
-def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device,
+def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.device, runs: NetworkRuns,
                  names: Collection[str] | None = None) -> list[Sample]:
     """Add the outputs of the patched eager model to the samples `names`; call it inside `patched`.
 
@@ -60,7 +62,6 @@ def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.devi
     if names is None:
         limit = samples[0].image.numel()
         names = {sample.name for sample in samples if sample.name != SAME and sample.image.numel() <= limit}
-    runs = NetworkRuns()
     return [replace(sample, patched=run_eager(adapter, runs, sample.name, 'patched', sample.image.to(device)).outputs)
             if sample.name in names and not sample.patched else sample for sample in samples]
 

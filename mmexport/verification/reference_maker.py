@@ -125,7 +125,7 @@ class ReferenceMaker:
         return problem is None
 
     def _decided_classes(self, sample: Sample) -> frozenset[int]:
-        image = self.adapter.preprocess(sample.image.to(self.device))
+        image = self.adapter.network_inputs(sample.image.to(self.device))[0]
         with torch.no_grad():
             return self.adapter.decided(tuple(sample.raw[spec.name].to(self.device) for spec in self.adapter.raw_specs), image)
 

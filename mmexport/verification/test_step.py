@@ -85,10 +85,9 @@ def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photogr
         answers = _on_cpu(adapter.read(run_test_step(adapter, photograph.packed)))
         if not any(photograph.padding):
             return _judged(adapter, sample, answers, tolerance, facts)
-        normalized = adapter.preprocess(image)
+        normalized = adapter.network_inputs(image)[0]
         raw = tuple(sample.raw[spec.name].to(device) for spec in adapter.raw_specs)
-        excused = adapter.padding_decides(raw, normalized, *photograph.img_shape)
-    shares = _cropped_agreements(adapter, answers, sample, *photograph.img_shape, excused)
+        shares = _cropped_agreements(adapter, answers, sample, photograph.img_shape, raw, normalized)
     wrong = f'{min(shares):.2%} agrees with test_step, 100.00% must' if min(shares) < 1 else None
     return PipelineCheck(sample.name, min(shares), wrong, photograph.padding, **facts)
 
@@ -107,23 +106,22 @@ def _rows(adapter: Adapter, sample: Sample, expected: Mapping[str, Tensor], evid
                    stage='test_step vs adapter', floors=sample.floors, tolerance=tolerance)
 
 
-def run_test_step_on(adapter: Adapter, image: Tensor) -> list[Any]:
-    """Run ``test_step`` on an image that is preprocessed already."""
-    ready = dict(inputs=image, data_samples=adapter.data_samples(image))
-    with override(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), fixed_seed():
-        predictions: list[Any] = adapter.model.test_step(ready)  # type: ignore[operator]
+def run_test_step_on(adapter: Adapter, *inputs: Tensor) -> list[Any]:
+    """Run ``test_step`` on what `Adapter.network_inputs` returns, which is preprocessed already."""
+    with override(adapter.model.data_preprocessor, 'forward', lambda data, training=False: data), fixed_seed(), adapter.testing():
+        predictions: list[Any] = adapter.model.test_step(adapter.test_data(*inputs))  # type: ignore[operator]
     return predictions
 
 
 def _recorded_test_step(adapter: Adapter, image: Tensor) -> tuple[list[Any], Run | None]:
     """Run ``test_step``, and return also what it decided, if recording does not disturb it."""
-    image = adapter.preprocess(image)
-    run, marked = Run(), image.clone()
+    inputs = adapter.network_inputs(image)
+    run, marked = Run(), [each.clone() for each in inputs]
     try:
-        with recorded(run, marked):
-            return run_test_step_on(adapter, marked), run
+        with recorded(run, *marked):
+            return run_test_step_on(adapter, *marked), run
     except Exception:  # If it is the model's own error it comes again.
-        return run_test_step_on(adapter, image), None
+        return run_test_step_on(adapter, *inputs), None
 
 
 def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
@@ -132,7 +130,7 @@ def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
     sample = packed['data_samples']
     size = tuple(sample.metainfo['img_shape'][:2])
     sample.set_metainfo(dict(ori_shape=size, scale_factor=(1.0, 1.0)))
-    with fixed_seed():
+    with fixed_seed(), adapter.testing():
         predictions: list[Any] = adapter.model.test_step(dict(inputs=[packed['inputs']], data_samples=[sample]))  # type: ignore[operator]
     return predictions
 
@@ -142,20 +140,20 @@ def check_slid(adapter: Adapter, windows: Sample, whole: Tensor, tolerance: floa
     the picture."""
     sliding = adapter.notes()['sliding']
     with torch.no_grad():
-        answers = _on_cpu(adapter.read(run_test_step_on(adapter, adapter.preprocess(whole))))
+        answers = _on_cpu(adapter.read(run_test_step_on(adapter, *adapter.network_inputs(whole))))
     expected = {'logits': joined(windows.expected['logits'], whole.shape[2:], sliding)}
     sample = Sample('slid picture', whole.cpu(), expected, floors=windows.floors)
     return _judged(adapter, sample, answers, tolerance, dict(image=tuple(whole.shape)))
 
 
-def _cropped_agreements(adapter: Adapter, answers: Mapping[str, Tensor], sample: Sample, height: int, width: int,
-                        excused: Tensor | None) -> list[float]:
+def _cropped_agreements(adapter: Adapter, answers: Mapping[str, Tensor], sample: Sample, size: tuple[int, int], raw: tuple[Tensor, ...],
+                        image: Tensor) -> list[float]:
     """Return by output the share of units that agree. Only units outside the padding where eager is clear are compared."""
     def cropped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: tensor[..., :height, :width] if tensor.dim() > 2 and tensor.shape[-2:] == sample.image.shape[-2:] else tensor
+        return {name: tensor[..., :size[0], :size[1]] if tensor.dim() > 2 and tensor.shape[-2:] == sample.image.shape[-2:] else tensor
                 for name, tensor in tensors.items()}
 
-    expected, evidence = adapter.without_padding(cropped(sample.expected), cropped(sample.evidence), excused)
+    expected, evidence = adapter.without_padding(raw, image, size, cropped(sample.expected), cropped(sample.evidence))
     rows = _rows(adapter, sample, expected, evidence, answers, DEFAULT_TOLERANCE)
     # Without the factor that `Comparison` allows beyond a floor; decisions must agree wherever eager is clear.
     return [0.0 if row.beyond is None else 1 - (max(row.beyond - row.floor, 0.0) if row.continuous else row.beyond) for row in rows]

@@ -18,7 +18,7 @@ from ..checker.judging import judge_samples
 from ..checker.kinds import other_kinds
 from ..checker.samples import Sample, write_samples
 from .checker_process import CheckerProcess, waiting
-from .expected import NOISE, model_floors
+from .noise_floor import NOISE, model_floors
 
 MAX_SAMPLE_BYTES = 50_000_000
 

@@ -1,4 +1,4 @@
-"""Our decisions, from tensor operations, against OpenMMLab's own post-processing."""
+"""Test our decisions, from tensor operations, against OpenMMLab's own post-processing."""
 from __future__ import annotations
 
 import copy

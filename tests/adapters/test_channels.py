@@ -1,4 +1,4 @@
-"""Pictures of other than three channels: two in one tensor (change detection), or more bands."""
+"""Test pictures of other than three channels: two in one tensor (change detection), or more bands."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The data_preprocessor as we read it, held to the model's own."""
+"""Test the data_preprocessor as we read it, held to the model's own."""
 from __future__ import annotations
 
 import copy
@@ -16,7 +16,7 @@ from tests.tiny import seeded, tiny
 
 
 def kinds() -> tuple[Any, Any]:
-    """mmseg's class, and a user's own that brings pictures to 0..1 first."""
+    """Return mmseg's class, and a user's own that brings pictures to 0..1 first."""
     provide_mmcv_ext()
     from mmseg.models.data_preprocessor import SegDataPreProcessor
 
@@ -98,7 +98,7 @@ def test_a_picture_that_the_model_refuses_is_ignored() -> None:
     model = model_with(Small)
     preprocess = Preprocess.of(model, inside=True)
     preprocess.check_against(model)
-    assert not preprocess.own_way
+    assert not preprocess.unrecognised
 
 
 def test_the_exporter_asks(tmp_path: Path) -> None:

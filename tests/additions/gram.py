@@ -1,4 +1,4 @@
-"""A task of a user's project: how alike the channels of the backbone's last map are, an output of a kind of its own."""
+"""Add a task of a user's project: how alike the channels of the backbone's last map are, an output of a kind of its own."""
 from __future__ import annotations
 
 from pathlib import Path

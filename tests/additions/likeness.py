@@ -1,4 +1,4 @@
-"""A kind of output of a user's project, for the checker: torch alone."""
+"""Add a kind of output of a user's project, for the checker: torch alone."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

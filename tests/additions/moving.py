@@ -1,4 +1,4 @@
-"""A task of a user's project with two inputs, of which one has five axes: how a picture differs from earlier ones."""
+"""Add a task of a user's project with two inputs, of which one has five axes: how a picture differs from earlier ones."""
 from __future__ import annotations
 
 from pathlib import Path

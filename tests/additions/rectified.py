@@ -1,4 +1,4 @@
-"""An op of a user's project with two forms, and the patch that calls it."""
+"""Add an op of a user's project with two forms, and the patch that calls it."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A task with a kind of output of its own, a format and an op, registered from outside the package, in which nothing changes for them."""
+"""Test that a task with a kind of its own, a format and an op are registered from outside the package; nothing in it changes for them."""
 from __future__ import annotations
 
 import json
@@ -17,6 +17,7 @@ from mmexport import Exporter
 from mmexport.checker import files, kinds
 from mmexport.checker.kinds import kind_of
 from mmexport.checker.samples import read_samples
+from mmexport.errors import ConfigError
 from mmexport.ops.op import _OPS
 from mmexport.registry import ADAPTERS, BACKENDS, PATCHES
 from mmexport.report.facts import Report
@@ -28,11 +29,12 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope='module', autouse=True)
 def registered() -> Iterator[None]:
     """Import the three, as a config's ``custom_imports`` does, and take them out of the registries for the tests after these."""
-    for name in ('gram', 'moving', 'plain_trace.backend', 'rectified'):
+    for name in ('changes', 'clips', 'gram', 'moving', 'plain_trace.backend', 'rectified'):
         import_module(f'tests.additions.{name}')
     yield
-    for registry, name in ((ADAPTERS, 'Gram'), (ADAPTERS, 'Moving'), (BACKENDS, 'PlainTrace'), (PATCHES, 'Rectified')):
-        del registry.module_dict[name]
+    for registry, names in ((ADAPTERS, ('Changes', 'Clips', 'Gram', 'Moving')), (BACKENDS, ('PlainTrace',)), (PATCHES, ('Rectified',))):
+        for name in names:
+            del registry.module_dict[name]
     del _OPS['rectified']
     # An adapter makes its kinds known where it is built, and a backend its runner.
     kinds._others.pop('likeness', None)
@@ -54,7 +56,7 @@ def test_a_task_with_a_kind_of_its_own_is_exported_and_checked(backend: str, tmp
     assert max(row.max_rel or 0.0 for row in rows) < 1e-4
 
 
-@pytest.mark.parametrize('backend', ['torchscript', 'onnx', 'torch_export', 'openvino'])
+@pytest.mark.parametrize('backend', ['torchscript', 'onnx', 'torch_export', 'openvino', 'plain_trace'])
 def test_a_task_with_two_inputs_is_exported_and_checked(backend: str, tmp_path: Path) -> None:
     """One of them has five axes; both names, their shapes and the axes that follow the picture are in the manifest."""
     report = export(tmp_path, task='Moving', backends=[backend])
@@ -67,8 +69,59 @@ def test_a_task_with_two_inputs_is_exported_and_checked(backend: str, tmp_path: 
     assert [tensor.dim() for tensor in samples[0].file_inputs] == [4, 5]
     command = [sys.executable, str(HERE.parents[1] / 'tools' / 'verify.py'), str(report.artifacts[0].folder), '--trust', '--kind',
                f"likeness={HERE / 'likeness.py'}"]
+    command += ['--runner', str(HERE / 'plain_trace' / 'runner.py')] if backend == 'plain_trace' else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize('backend', ['torchscript', 'onnx', 'torch_export', 'openvino', 'plain_trace'])
+def test_a_task_whose_only_input_is_a_clip_is_exported(backend: str, tmp_path: Path) -> None:
+    report = export(tmp_path, task='Clips', backends=[backend])
+    assert report.passed, report.reasons
+    clip, = report.artifacts[0].manifest['inputs']
+    assert (clip['name'], len(clip['traced']), clip['dynamic']) == ('clip', 5, ['batch', 'height', 'width'])
+    assert len({tuple(shape) for shape in report.inputs.values()}) > 4
+
+
+@pytest.mark.parametrize('backend', ['torchscript', 'onnx', 'plain_trace'])
+def test_a_task_with_final_decisions_is_compared_with_test_step(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ``test_step`` takes both inputs; another decision than the model's own fails."""
+    from tests.additions.changes import ChangeNet, Changes
+
+    def exported() -> Report:
+        return Exporter(tiny('fcn', backends=[backend]), model=ChangeNet().eval(), work_dir=tmp_path, diagnose=False).run()[0]
+
+    report = exported()
+    assert report.task == 'changes'
+    assert report.passed, report.reasons
+    assert sum(check.passed is True for check in report.pipelines) > 4
+    if backend == 'torchscript':
+        monkeypatch.setattr(Changes, 'read', lambda self, samples: dict(change=torch.stack([each.change.flip(1) for each in samples])))
+        assert any('test_step' in reason for reason in exported().reasons)
+
+
+@pytest.mark.parametrize('backend', ['torchscript', 'onnx', 'torch_export', 'openvino'])
+def test_an_axis_of_its_own_is_open_within_its_range(backend: str, tmp_path: Path) -> None:
+    from tests.additions.changes import ChangeNet
+    model = ChangeNet().eval()
+    report, = Exporter(tiny('fcn', backends=[backend]), model=model, work_dir=tmp_path, diagnose=False).run()
+    assert report.passed, report.reasons
+    earlier = report.artifacts[0].manifest['inputs'][1]
+    assert (earlier['dynamic'], earlier['ranges']['time']) == (['batch', 'height', 'width', 'time'], [3, 5])
+    run = files.load(report.artifacts[0].folder, report.artifacts[0].manifest, torch.device('cpu'))
+    image, frames = torch.rand(1, 3, 136, 150), torch.rand(1, 8, 3, 136, 150)
+    with torch.no_grad():
+        expected = model((image, frames[:, :4]), mode='predict')[0].change
+    assert torch.as_tensor(run(image, frames[:, :4])[0][0]).allclose(expected, atol=1e-4)
+    with pytest.raises(Exception, match='time'):
+        run(image, frames)
+
+
+def test_an_open_axis_must_be_tried_at_several_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.additions.changes import ChangeNet, Changes
+    monkeypatch.setattr(Changes, 'inputs_of', lambda self, picture: (picture, torch.stack([picture, picture], dim=1)))
+    with pytest.raises(ConfigError, match='axis time of earlier is open from 2 to 8, and Changes.inputs_of made inputs with 2'):
+        Exporter(tiny('fcn', backends=['torchscript']), model=ChangeNet().eval(), work_dir=tmp_path).run()
 
 
 @pytest.mark.parametrize(('frames', 'size', 'words'), [(2, (128, 160), None), (3, (128, 160), 'axis time of earlier has size 3'),

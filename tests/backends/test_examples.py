@@ -1,4 +1,4 @@
-"""Which sizes a program is exported with, so that it holds for all that were checked."""
+"""Test which sizes a program is exported with, so that it holds for all that were checked."""
 from __future__ import annotations
 
 import pytest
@@ -28,7 +28,7 @@ def test_there_is_none_where_the_ranges_are_narrow() -> None:
 
 
 class Limited(nn.Module):
-    """Brightens pictures of more than 300 rows."""
+    """Brighten pictures of more than 300 rows."""
 
     def __init__(self, high: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def test_a_branch_within_the_ranges_stays_refused() -> None:
 
 
 class Asking(Limited):
-    """Refuses what the generic example has, and divides by a size that may be zero."""
+    """Refuse what the generic example has, and divide by a size that may be zero."""
 
     def forward(self, image: Tensor) -> Tensor:
         if image.shape[2] * image.shape[3] > 300000 or 500 // (image.shape[2] // 128) == 3:

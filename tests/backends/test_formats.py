@@ -1,4 +1,4 @@
-"""The formats beside TorchScript: small models of the real architectures, checked as a user's export is."""
+"""Test the formats beside TorchScript: small models of the real architectures, checked as a user's export is."""
 from __future__ import annotations
 
 import copy
@@ -50,17 +50,22 @@ def test_one_run_makes_and_checks_every_format(report: Report) -> None:
     for name in ('torchscript', *FORMATS):
         assert lines[name][3] == 'pass'
         assert float(lines[name][5]) > 0
+        # One line a format that passes; all its rows, and how it was made, with --verbose.
+        assert sum(line.startswith(name) for line in table.splitlines()) == 1
+    verbose = '\n'.join(report.lines(verbose=True))
+    assert 'conv+bn folded' in verbose and 'conv+bn folded' not in table
+    assert verbose.count('\n  161x97 ') >= len(report.checks) and '\n  161x97 ' not in table
 
 
 @pytest.mark.parametrize('name', FORMATS)
 def test_a_folder_is_checked_from_its_files_alone(report: Report, name: str) -> None:
     folder = report.work_dir / name
-    door = [sys.executable, 'tools/verify.py', str(folder)]
+    command = [sys.executable, 'tools/verify.py', str(folder)]
     if name == 'torch_export':
         # Its loader runs code of the file.
-        assert subprocess.run(door, capture_output=True, check=False).returncode == 2
-        door.append('--trust')
-    assert subprocess.run(door, capture_output=True, check=False).returncode == 0
+        assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+        command.append('--trust')
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
     actual = json.loads((folder / 'report.json').read_text())
     assert next(row for row in actual['artifacts'] if row['backend'] == name)['found']['foreign_modules'] == []
 
@@ -115,7 +120,7 @@ def test_a_backend_prefers_a_form_of_the_deformable_attention(form: str) -> None
 
 
 class Branching(nn.Module):
-    """What the model itself decides by a size is another model at another size."""
+    """Decide by a size: the model is another one at another size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +154,7 @@ def test_a_size_that_only_torch_asks_for_is_taken(attention: str) -> None:
 
 
 class Windows(nn.Module):
-    """Pools the picture to a thirty-second, as a backbone would."""
+    """Pool the picture to a thirty-second, as a backbone would."""
 
     def __init__(self, attention: nn.Module) -> None:
         super().__init__()
@@ -175,7 +180,7 @@ def test_an_axis_that_becomes_a_constant_is_an_error() -> None:
 
 
 class Asking(nn.Module):
-    """Decides by values, which an exported program cannot."""
+    """Decide by values, which an exported program cannot."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()

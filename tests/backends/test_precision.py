@@ -1,4 +1,4 @@
-"""Files in fewer bits: their own rules, what stays in float32, and that the rules can fail."""
+"""Test files in fewer bits: their own rules, what stays in float32, and that the rules can fail."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Files that must not be made, and what one format that breaks costs the others: nothing."""
+"""Test files that must not be made, and what one format that breaks costs the others: nothing."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_file_that_crashes_its_process_is_not_loaded_again(tmp_path: Path, monke
     assert (tmp_path / 'failed' / 'onnx' / 'report.json').is_file()
 
 
-def test_a_converter_that_breaks_in_its_own_way_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_one_converter_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mmexport.backends.torchscript.backend import TorchScript
 
     def broken(*args: object) -> None:

@@ -37,7 +37,7 @@ class Double(nn.Module):
 
 @pytest.fixture
 def onnx_file(tmp_path: Path) -> Path:
-    """Doubles its image, and transposes it."""
+    """Write a graph that doubles its image, and transposes it."""
     axes = ['n', 3, 'h', 'w']
     image, double = (helper.make_tensor_value_info(name, TensorProto.FLOAT, axes) for name in ('image', 'double'))
     turned = helper.make_tensor_value_info('turned', TensorProto.FLOAT, ['n', 'h', 'w', 3])
@@ -58,7 +58,7 @@ def test_onnx_session_runs_with_names_and_providers(onnx_file: Path) -> None:
 
 
 class Recorded:
-    """Stands for onnxruntime.InferenceSession on a machine with a GPU."""
+    """Stand for onnxruntime.InferenceSession on a machine with a GPU."""
 
     made: list[Any] = []
     has = ['CUDAExecutionProvider', 'CPUExecutionProvider']

@@ -1,4 +1,4 @@
-"""What the runtimes do beside computing, and the formats that take longer to make."""
+"""Test what the runtimes do beside computing, and the formats that take longer to make."""
 from __future__ import annotations
 
 import os
@@ -17,9 +17,9 @@ from torch.export import Dim, export
 from mmexport import Exporter
 from mmexport.backends.aotinductor.backend import AOTInductor
 from mmexport.backends.exported.program import exported_program, silenced
+from mmexport.backends.onnx.trtexec import trtexec_line
 from mmexport.backends.openvino.backend import OpenVINO
 from mmexport.backends.openvino.runner import open_openvino
-from mmexport.backends.tensorrt.trtexec import trtexec_line
 from mmexport.patching import patched
 from tests.tiny import seeded, tiny
 
@@ -81,7 +81,7 @@ def test_aotinductor_holds_at_sizes_that_it_never_saw(tmp_path: Path) -> None:
 
 
 class Tokens(nn.Module):
-    """A picture to SegFormer's attention; of the strides of (h + 1) * (w + 1) torch cannot say which is larger."""
+    """Bring a picture to SegFormer's attention; of the strides of (h + 1) * (w + 1) torch cannot say which is larger."""
 
     def __init__(self) -> None:
         from mmseg.models.backbones.mit import EfficientMultiheadAttention
@@ -123,7 +123,7 @@ def test_aotinductor_rounds_convolutions_like_eager(tmp_path: Path) -> None:
 
 
 class Padded(nn.Module):
-    """Pads to a multiple as Twins does, and answers one tensor twice."""
+    """Pad to a multiple as Twins does, and return one tensor twice."""
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         padded = F.pad(image, (0, (7 - image.shape[3] % 7) % 7, 0, (7 - image.shape[2] % 7) % 7)).relu()

@@ -1,4 +1,4 @@
-"""Inputs are added until every branch that an input can turn is turned; what cannot be compared is never taken for turned."""
+"""Test that inputs are added until every branch that an input can turn is turned; what cannot be compared is never taken for turned."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ RANGES = dict(height=(64, 320), width=(64, 320))
 
 
 def found_inputs(model: Callable[[Tensor], Tensor], add: Callable[[str, Tensor], Any]) -> tuple[Branches, list[Sample]]:
-    """`model` was run on two squares and on the corners of the ranges between them, and the ranges must contain all of them."""
+    """Run `model` on two squares and on the corners of the ranges between them; the ranges must contain all of them."""
     actual = searched(model, add, keep=('small', 'large', 'wide', 'tall'))
     return actual.branches, actual.samples
 

@@ -1,4 +1,4 @@
-"""Python 3.10 knows lines only: conditions and tables are then found by the statement on the line."""
+"""Test that Python 3.10 knows lines only: conditions and tables are then found by the statement on the line."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""A condition keeps its key however often its code ran, and whether or not a profiler watches."""
+"""Test that a condition keeps its key however often its code ran, and whether or not a profiler watches."""
 from __future__ import annotations
 
 from contextlib import nullcontext

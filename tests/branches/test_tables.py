@@ -1,4 +1,4 @@
-"""A lookup by a size is followed like comparisons with the keys of the table, where the table is found and is no cache."""
+"""Test that a lookup by a size is followed like comparisons with the keys of the table, where the table is found and is no cache."""
 from __future__ import annotations
 
 from collections.abc import Callable

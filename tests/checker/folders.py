@@ -20,7 +20,7 @@ class Sound(nn.Module):
 
 
 class Remembering(nn.Module):
-    """Right for the first six calls."""
+    """Be right for the first six calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Overwriting(nn.Module):
 
 
 class Lending(nn.Module):
-    """Answers with memory of its own, as a captured CUDA graph does."""
+    """Return memory of its own, as a captured CUDA graph does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Raising(nn.Module):
 
 
 class Wrong(nn.Module):
-    """Off by a half on the second of its samples."""
+    """Be off by a half on the second of its samples."""
 
     def forward(self, image: Tensor) -> Tensor:
         off = 0.5 if bool(image[0, 0, 0, 0] < -1.3) else 0.0
@@ -94,7 +94,7 @@ RAW = [dict(name='logits', dtype='float32', kind='pixels')]
 
 
 def deciding(tmp_path: Path, raw: nn.Module) -> tuple[Path, Path]:
-    """A folder of labels, and one with the graph that they were cut from."""
+    """Write a folder of labels, and one with the graph that they were cut from."""
     folders = tmp_path / 'final', tmp_path / 'raw'
     samples = []
     for seed in range(3):

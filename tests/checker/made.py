@@ -1,4 +1,4 @@
-"""What the tests of the rules share: the outputs of a manifest, rows of instances, and one comparison of two tensors."""
+"""Make what the tests of the rules share: the outputs of a manifest, rows of instances, and one comparison of two tensors."""
 from __future__ import annotations
 
 from typing import Any

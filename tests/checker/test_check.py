@@ -35,7 +35,7 @@ from tests.checker.folders import (
 
 @pytest.mark.parametrize(('module', 'words'), [
     (Sound(), None), (Remembering(), 's0 again'), (Overwriting(), 'writes into its input'),
-    (Lending(), 'the next call writes over')])
+    (Lending(), 'its next call overwrites')])
 def test_stateful_files_fail(module: nn.Module, words: str | None, tmp_path: Path) -> None:
     folder = folder_of(module, tmp_path)
     reason = verdict(check(folder, folder / 'samples.npz', torch.device('cpu')))
@@ -87,7 +87,7 @@ def test_wrong_raw_outputs_fail_with_equal_labels(tmp_path: Path) -> None:
 
 
 class OffAtACorner(nn.Module):
-    """Two final outputs before the raw one, which is off in one pixel."""
+    """Return two final outputs before the raw one, which is off in one pixel."""
 
     def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         off = torch.zeros_like(image)
@@ -125,7 +125,7 @@ def test_exception_of_the_file_is_a_problem(tmp_path: Path) -> None:
 def test_reused_output_memory_is_a_problem(tmp_path: Path) -> None:
     row = found_of(folder_of(Lending(), tmp_path))['rows'][-1]
     assert (row['sample'], row['again'], row['output'], row['kind'], row['tolerance']) == ('s0', True, '(all)', 'count', 1e-4)
-    assert row['problem'] == 'its answers lie in memory of its own, which the next call writes over'
+    assert row['problem'] == 'its outputs lie in memory that its next call overwrites'
 
 
 def test_input_modification_is_a_problem(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A stranger's folder is verified without running anything of his."""
+"""Test that a stranger's folder is verified without running anything of his."""
 from __future__ import annotations
 
 import json
@@ -27,7 +27,7 @@ class Plain(nn.Module):
 
 
 class Writes(nn.Module):
-    """Writes its input into a file, with operators of TorchScript alone."""
+    """Write its input into a file, with operators of TorchScript alone."""
 
     def forward(self, image: Tensor) -> Tensor:
         written = torch.from_file('touched', shared=True, size=image.numel(), dtype=torch.float32).copy_(image.flatten())

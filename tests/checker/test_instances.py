@@ -36,7 +36,7 @@ def test_unused_rows_are_zero_and_no_rows_fail() -> None:
 
 
 def rows_of(boxes: list[tuple[int, int, int, int]], labels: list[int], scores: list[float], rows: int = 6) -> dict[str, torch.Tensor]:
-    """Rows of one picture of 8x8, each mask a filled box."""
+    """Make rows of one picture of 8x8, each mask a filled box."""
     count = len(boxes)
     result = dict(boxes=torch.zeros(1, rows, 4), scores=torch.zeros(1, rows), labels=torch.zeros(1, rows, dtype=torch.int64),
                  masks=torch.zeros(1, rows, 8, 8, dtype=torch.bool), num=torch.tensor([count]))

@@ -10,15 +10,15 @@ from mmexport.checker.options import parse
 
 def test_parse_defaults() -> None:
     assert vars(parse(['work'])) == dict(folder=Path('work'), samples=None, device='cpu', raw=None, trust=False, runner=None,
-                                        kind=[], out=None)
+                                        kind=[], verbose=False, out=None)
 
 
 def test_parse_all_options() -> None:
     args = parse(['work', '--samples', 'a.npz', '--device', 'cuda:1', '--raw', 'raw', '--trust', '--runner', 'r.py', '--kind', 'a=b.py',
-                  '--out', 'found.json'])
+                  '--verbose', '--out', 'found.json'])
     assert vars(args) == dict(
         folder=Path('work'), samples=Path('a.npz'), device='cuda:1', raw=Path('raw'), trust=True, runner=Path('r.py'),
-        kind=['a=b.py'], out=Path('found.json'))
+        kind=['a=b.py'], verbose=True, out=Path('found.json'))
 
 
 def test_parse_help_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +32,7 @@ def test_parse_help_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
                  '--device DEVICE where it runs: cpu, cuda, cuda:N (cpu)',
                  '--trust load a file that can run code of its author: torch.export, AOTInductor, TensorRT',
                  '--runner RUNNER the runner.py of a format that your project registers',
+                 '--verbose every row, not those alone that fail',
                  '--out OUT write the findings as JSON instead of a table'):
         assert f'{text} ' in f'{lines} ', text
     assert '--raw' not in lines

@@ -1,4 +1,4 @@
-"""The description of the environment: what is installed, what can be made, and pairs that do not work together."""
+"""Test the description of the environment: what is installed, what can be made, and pairs that do not work together."""
 from __future__ import annotations
 
 import json
@@ -34,9 +34,34 @@ def test_what_is_installed_here_is_compatible() -> None:
 
 
 def test_a_pair_stops_every_export(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(doctor, 'installed', lambda: {'mmengine': '0.10.7', 'setuptools': '82.0'})
+    monkeypatch.setattr(doctor, 'installed', lambda: {'torch': '2.13.0', 'mmengine': '0.10.7', 'setuptools': '82.0'})
     assert run(['doctor']) == 3
     assert "Remedy: pip install 'setuptools<81'" in capsys.readouterr().out
+
+
+def test_without_torch_it_says_so_and_nothing_else_fails(tmp_path: Path) -> None:
+    """Run in an interpreter that has every installed package but torch."""
+    import subprocess
+    import sys
+    import sysconfig
+    for place in Path(sysconfig.get_paths()['purelib']).iterdir():
+        if not place.name.startswith(('torch', 'functorch')) and place.suffix != '.pth':
+            (tmp_path / place.name).symlink_to(place)
+    root = Path(doctor.__file__).parents[2]
+    code = (f'import sys; sys.path[:0] = [{str(root)!r}]; sys.path.append({str(tmp_path)!r}); from mmexport.cli.main import run; '
+            'sys.exit(run(sys.argv[1:]))')
+
+    def ended(*arguments: str) -> tuple[int, str]:
+        # Of a virtual environment the base interpreter, which has no packages.
+        python = Path(sys.base_prefix) / 'bin' / f'python{sys.version_info[0]}.{sys.version_info[1]}'
+        done = subprocess.run([str(python), '-I', '-S', '-c', code, *arguments], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    code_of_doctor, printed = ended('doctor')
+    assert code_of_doctor == 3 and 'missing: torch: pip install torch' in printed and 'numpy' in printed
+    for command in (('export', 'a', 'b'), ('verify', 'a')):
+        ended_with, printed = ended(*command)
+        assert ended_with == 3 and 'torch' in printed and 'Traceback' not in printed, printed
 
 
 def test_doctor_says_whether_this_torch_was_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One command with subcommands: suggestions, exit codes, and help that imports neither torch nor OpenMMLab."""
+"""Test one command with subcommands: suggestions, exit codes, and help that imports neither torch nor OpenMMLab."""
 from __future__ import annotations
 
 import subprocess
@@ -54,8 +54,18 @@ def test_the_package_runs_as_a_module() -> None:
     assert 'diagnose' in done.stdout
 
 
-def test_the_shell_completes_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    env = {**ENV, '_MMEXPORT_COMPLETE': 'bash_complete', 'COMP_WORDS': 'mmexport ex', 'COMP_CWORD': '1'}
+@pytest.mark.parametrize(('words', 'expected'), [
+    ('ex', ['plain,export']),
+    ('export con', ['file,con']),
+    ('export c.py c.pth --backend torch', ['plain,torch_export', 'plain,torchscript']),
+    ('export c.py c.pth --backend onnx torchs', ['plain,torchscript']),
+    ('export c.py c.pth --device cu', ['plain,cuda']),
+    ('export c.py c.pth --outputs fin', ['plain,final']),
+    ('export c.py c.pth --work-dir wo', ['dir,wo']),
+    ('export c.py c.pth --backend onnx --prog', ['plain,--progressive']),
+    ('verify work', ['file,work'])])
+def test_the_shell_completes_commands_and_their_values(words: str, expected: list[str]) -> None:
+    env = {**ENV, '_MMEXPORT_COMPLETE': 'bash_complete', 'COMP_WORDS': f'mmexport {words}', 'COMP_CWORD': str(len(words.split()))}
     done = subprocess.run([sys.executable, '-c', 'import sys; sys.argv = ["mmexport"]; from mmexport.cli import main; main()'],
                           capture_output=True, text=True, env=env, check=False)
-    assert done.stdout.split() == ['plain,export']
+    assert done.stdout.split() == expected, done.stderr

@@ -1,4 +1,4 @@
-"""Options that take several values, as users of argparse's nargs='+' wrote them."""
+"""Test options that take several values, as users of argparse's nargs='+' wrote them."""
 from __future__ import annotations
 
 import pytest

@@ -1,10 +1,10 @@
-"""Colour on a terminal alone."""
+"""Test colour on a terminal alone."""
 from __future__ import annotations
 
 import pytest
 
 from mmexport.cli.printing import print_lines
-from mmexport.report.terminal import Line
+from mmexport.utils.line import Line
 
 LINES = ['a [bold]plain[/bold] line', Line('PASS: work_dirs/x', 'bold green')]
 

@@ -1,4 +1,4 @@
-"""Errors of packages that do not go together, against errors of the model."""
+"""Test errors of packages that do not go together, against errors of the model."""
 from __future__ import annotations
 
 import re

@@ -1,4 +1,4 @@
-"""A torchvision whose compiled ops do not load must still be importable."""
+"""Test that a torchvision whose compiled ops do not load must still be importable."""
 from __future__ import annotations
 
 import subprocess

@@ -1,4 +1,4 @@
-"""A user's project with one fault in it: ten kinds in four places, the line marked."""
+"""Write a user's project with one fault in it: ten kinds in four places, the line marked."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Forty faults and more, each found at its line; what is right is not found."""
+"""Test that forty faults and more, each found at its line; what is right is not found."""
 from __future__ import annotations
 
 import importlib
@@ -23,7 +23,7 @@ from tests.tiny import NAMES, SHAPE, seeded, tiny
 
 
 def audited(folder: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Audit, Path]:
-    """The audit of a project with `code` as its module, imported as users import theirs."""
+    """Return the audit of a project with `code` as its module, imported as users import theirs."""
     name = f'own_{abs(hash(str(folder)))}'
     (folder / f'{name}.py').write_text(code)
     (folder / 'config.py').write_text(CONFIG.format(module=name))
@@ -114,7 +114,7 @@ def test_what_the_model_hides_can_still_be_exported(fault: str, tmp_path: Path, 
 
 
 class Stubborn(nn.Module):
-    """A module that wants its table to stay in float32, and so keeps it from moving."""
+    """Keep a table in float32, and so keep it from moving."""
 
     def __init__(self) -> None:
         super().__init__()

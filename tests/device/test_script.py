@@ -1,4 +1,4 @@
-"""Anybody's TorchScript file: literals are found by node and line, fixed, and the file stays the same function."""
+"""Test anybody's TorchScript file: literals are found by node and line, fixed, and the file stays the same function."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A user's model with one fault in it, that some format cannot hold or gets wrong, the line marked; and its diagnosis."""
+"""Define a user's model with one fault in it, that some format cannot hold or gets wrong, the line marked; and its diagnosis."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ IMPORTS = 'import numpy as np\nfrom torch.nn import functional as F\n'
 
 @dataclass(frozen=True)
 class Fault:
-    """What stands where; `module` and `cause` are what the diagnosis must name, `stage` the step that it blames."""
+    """Hold what stands where; `module` and `cause` are what the diagnosis must name, `stage` the step that it blames."""
 
     backend: str
     place: str

@@ -1,4 +1,4 @@
-"""Each planted fault is found at its module, at its line where the exporter lets it be known, and is named."""
+"""Test that each planted fault is found at its module, at its line where the exporter lets it be known, and is named."""
 from __future__ import annotations
 
 import json

@@ -22,7 +22,7 @@ from tests.tiny import seeded, tiny
 
 
 class Spoiled(Backend):
-    """A backend that gets one module wrong: `spoil` changes it in a copy of the model, before it is lowered."""
+    """Lower one module wrong: `spoil` changes it in a copy of the model."""
 
     def __init__(self, spoil: str) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def test_what_the_lowering_got_wrong_is_found(backend: str, spoil: str, name: st
 
 @PATCHES.register_module()
 class LosesItsCast(Patch):
-    """What a careless patch does: the sum that its author took in double is taken of bfloat16."""
+    """Do what a careless patch does: the sum that its author took in double is taken of bfloat16."""
 
     targets = ('diagnosed_cast.Own.forward',)
     upstream = 'this test'

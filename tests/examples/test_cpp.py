@@ -1,4 +1,4 @@
-"""The C++ program, built against the installed LibTorch, on small artifacts."""
+"""Test the C++ program, built against the installed LibTorch, on small artifacts."""
 from __future__ import annotations
 
 import shutil

@@ -1,4 +1,4 @@
-"""What is said before minutes go into a model."""
+"""Test what is said before minutes go into a model."""
 from __future__ import annotations
 
 from pathlib import Path

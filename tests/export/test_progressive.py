@@ -1,4 +1,4 @@
-"""A model whose head cannot be lowered leaves its backbone and neck; a healthy one all of itself."""
+"""Test that a model whose head cannot be lowered leaves its backbone and neck; a healthy one all of itself."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Samples that are kept, folders that are moved, and nothing of the user's that is touched."""
+"""Test samples that are kept, folders that are moved, and nothing of the user's that is touched."""
 from __future__ import annotations
 
 import json
@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from mmexport import Exporter
-from mmexport.artifact import Artifact, link, publish, staging_dir
+from mmexport.artifact import Artifact
 from mmexport.checker.samples import Sample, read_samples
 from mmexport.errors import CheckpointError, VerificationError
 from mmexport.export.publish import publish_report, stopped_runs_noted
+from mmexport.export.staging import link, publish, staging_dir
 from mmexport.report.facts import Report
 from mmexport.verification.verify import keep_samples
 from tests.tiny import seeded, tiny
@@ -80,13 +81,13 @@ def test_the_report_is_a_link_into_the_folder_of_its_file(tmp_path: Path) -> Non
 
 @pytest.fixture(scope='module')
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """A real run of a tiny model, of which the tests below deliver copies."""
+    """Run a tiny model once, of which the tests below deliver copies."""
     cfg = tiny('segformer_b0', outputs='raw')
     return Exporter(cfg, model=seeded('segformer_b0'), work_dir=tmp_path_factory.mktemp('run'), samples=False).run()[0]
 
 
 def staged(report: Report, work_dir: Path, passed: bool) -> Report:
-    """A copy of the run before its delivery into `work_dir`, with another verdict."""
+    """Return a copy of the run before its delivery into `work_dir`, with another verdict."""
     folder = work_dir / '.staging' / 'torchscript'
     shutil.copytree(report.artifacts[0].folder, folder)
     made = Artifact.read(folder)

@@ -1,4 +1,4 @@
-"""The effort that goes into inputs on which more classes are decided."""
+"""Test the effort that goes into inputs on which more classes are decided."""
 from __future__ import annotations
 
 import pytest

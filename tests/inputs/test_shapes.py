@@ -1,4 +1,4 @@
-"""Shapes of the inputs: the corners of the declared ranges are among them."""
+"""Test shapes of the inputs: the corners of the declared ranges are among them."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Averaging matrices, and maxima by index, against torch's own adaptive pooling, at sizes that divide and sizes that do not."""
+"""Test averaging matrices, and maxima by index, against torch's own adaptive pooling, at sizes that divide and sizes that do not."""
 from __future__ import annotations
 
 import pytest
@@ -48,7 +48,7 @@ class Pool(nn.Module):
 
 
 class HalfAsManyMaxima(nn.Module):
-    """As SAN pools its masks: to a size that follows the input's."""
+    """Pool as SAN pools its masks: to a size that follows the input's."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.adaptive_max_pool2d(x, (x.shape[-2] // 2, x.shape[-1] // 2))

@@ -1,4 +1,4 @@
-"""Memory of the deformable attention; its values are compared in tests/patches."""
+"""Test memory of the deformable attention; its values are compared in tests/patches."""
 from __future__ import annotations
 
 import weakref
@@ -18,7 +18,7 @@ provide_mmcv_ext()
 
 
 class Peak(TorchDispatchMode):
-    """Counts the bytes of the tensors that operators return, for as long as a tensor holds their storage."""
+    """Count the bytes of the tensors that operators return, for as long as a tensor holds their storage."""
 
     def __init__(self) -> None:
         super().__init__()

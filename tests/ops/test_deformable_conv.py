@@ -1,4 +1,4 @@
-"""Against the definition, cell by cell, and against an ordinary convolution."""
+"""Compare deformable convolution with the definition, cell by cell, and with an ordinary convolution."""
 from __future__ import annotations
 
 import math

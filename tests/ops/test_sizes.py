@@ -1,4 +1,4 @@
-"""The same arithmetic in Python, under a tracer and under torch.export."""
+"""Test the same arithmetic in Python, under a tracer and under torch.export."""
 from __future__ import annotations
 
 import math
@@ -25,7 +25,7 @@ SIDES = (5, 6, 11, 12, 13, 24, 100)
 
 
 class Sized(nn.Module):
-    """Its output has as many rows as the size says, and three."""
+    """Return as many rows as the size says, and three."""
 
     def __init__(self, size: Callable[[Any], Any]) -> None:
         super().__init__()

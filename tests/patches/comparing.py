@@ -1,4 +1,4 @@
-"""Upstream's answer beside the answer with a patch on."""
+"""Run upstream's code with and without a patch."""
 from __future__ import annotations
 
 import torch
@@ -10,7 +10,7 @@ ROUNDING = 2e-6  # a dozen float32 roundings of values of order one
 
 
 def both(name: object, run: object) -> tuple[Tensor, Tensor]:
-    """What upstream answers, and what it answers with the patch on."""
+    """Return what upstream computes, and what it computes with the patch on."""
     with torch.no_grad():
         original = run()  # type: ignore[operator]
         with patched([name]) as rows:

@@ -1,4 +1,4 @@
-"""The patches of attention against the code that they replace."""
+"""Test the patches of attention against the code that they replace."""
 from __future__ import annotations
 
 import pytest

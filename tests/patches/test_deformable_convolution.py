@@ -1,4 +1,4 @@
-"""DCN and DCNv2 by the patch, against mmcv's kernel; mmexport's reference kernel where mmcv has none."""
+"""Test DCN and DCNv2 by the patch, against mmcv's kernel; mmexport's reference kernel where mmcv has none."""
 from __future__ import annotations
 
 from pathlib import Path

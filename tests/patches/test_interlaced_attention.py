@@ -1,4 +1,4 @@
-"""ISANet's attention over interlaced positions, against upstream."""
+"""Test ISANet's attention over interlaced positions, against upstream."""
 from __future__ import annotations
 
 import operator

@@ -1,4 +1,4 @@
-"""The batch of Mask2Former in mmdet before 3.2, on a head written as that one is."""
+"""Test the batch of Mask2Former in mmdet before 3.2, on a head written as that one is."""
 from __future__ import annotations
 
 import sys

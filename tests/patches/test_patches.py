@@ -1,4 +1,4 @@
-"""Each patch against the code that it replaces, at sizes and batches that no trace saw."""
+"""Test each patch against the code that it replaces, at sizes and batches that no trace saw."""
 from __future__ import annotations
 
 import copy
@@ -18,7 +18,7 @@ provide_mmcv_ext()
 
 
 class Shaped(nn.Module):
-    """Windowed attention on a picture: a size has to come from a tensor to be traced."""
+    """Run windowed attention on a picture: a size has to come from a tensor to be traced."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()

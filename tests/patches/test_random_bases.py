@@ -1,4 +1,4 @@
-"""SegNeXt's random bases, drawn once as eager draws them."""
+"""Test SegNeXt's random bases, drawn once as eager draws them."""
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""mmseg's resize and Upsample: the sizes that are there, and no question about them."""
+"""Test mmseg's resize and Upsample: the sizes that are there, and no question about them."""
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""torchvision's deformable convolution: the real one where it is installed, and one with its schema everywhere."""
+"""Test torchvision's deformable convolution: the real one where it is installed, and one with its schema everywhere."""
 from __future__ import annotations
 
 import subprocess

@@ -81,7 +81,7 @@ def test_unused_patch_is_a_row_with_a_reason() -> None:
 
 def test_check_gives_the_reason() -> None:
     class Never(Patch):
-        """Never."""
+        """Refuse to apply."""
 
         targets = ('os.path.join',)
         upstream = 'any'

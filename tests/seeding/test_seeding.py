@@ -1,4 +1,4 @@
-"""A seeded checkpoint must be able to show an error; each way in which plain random weights cannot is asserted here."""
+"""Test that a seeded checkpoint must be able to show an error; each way in which plain random weights cannot is asserted here."""
 from __future__ import annotations
 
 import pytest
@@ -7,11 +7,12 @@ from mmexport.patches.multi_scale_deformable_attention import MultiScaleDeformab
 from torch import nn
 
 from mmexport.adapters import build_adapter
+from mmexport.adapters.objectives import SEGMENTS
 from mmexport.checker.vacuous import little_change
 from mmexport.inputs.synthetic import photograph, picture
 from mmexport.model.build import build_model
 from mmexport.patching import patched
-from mmexport.seeding import SCENES, SEGMENTS, seed_model
+from mmexport.seeding import SCENES, seed_model
 from mmexport.seeding.calibrate import calibrate
 from tests.tiny import SHAPE, seeded, tiny
 

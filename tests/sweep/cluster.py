@@ -1,4 +1,4 @@
-"""A sweep over a Ray cluster of four nodes, of which one is killed after the first rows."""
+"""Run a sweep over a Ray cluster of four nodes, of which one is killed after the first rows."""
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,4 @@
-"""Jobs that take no time to speak of, for tests of the machinery; run as a program it sweeps them and says how many it made."""
+"""Define jobs that take no time to speak of; run as a program it sweeps them and prints how many it made."""
 from __future__ import annotations
 
 import sys
@@ -18,7 +18,7 @@ def jobs(count: int) -> list[Job]:
 
 
 def noted(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) -> list[dict[str, Any]]:
-    """Leaves a mark for each time that a job is begun, beside the folder of weights."""
+    """Leave a mark for each time that a job is begun, beside the folder of weights."""
     time.sleep(0.4)
     with (Path(weights).parents[1] / 'begun.txt').open('a') as begun:
         begun.write(f"{spec['config']}\n")

@@ -1,4 +1,4 @@
-"""Which configs a sweep takes, and in which order."""
+"""Test which configs a sweep takes, and in which order."""
 from __future__ import annotations
 
 import json

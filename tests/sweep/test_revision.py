@@ -1,4 +1,4 @@
-"""The revision that a row of a sweep is kept for."""
+"""Test the revision that a row of a sweep is kept for."""
 from __future__ import annotations
 
 from pathlib import Path

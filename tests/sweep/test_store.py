@@ -1,4 +1,4 @@
-"""For which code and versions a row is kept, and which of two rows stays."""
+"""Test for which code and versions a row is kept, and which of two rows stays."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rows are never lost and never made twice, whatever is killed; the table is what the rows say."""
+"""Test that rows are never lost and never made twice, whatever is killed; the table is what the rows say."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""tools/audit.py as a user calls it: a project with a fault, a clean one, anybody's file."""
+"""Test tools/audit.py as a user calls it: a project with a fault, a clean one, anybody's file."""
 from __future__ import annotations
 
 import json

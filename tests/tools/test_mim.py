@@ -1,4 +1,4 @@
-"""``mim install`` and ``mim run``, from a built wheel, in an environment of its own."""
+"""Test ``mim install`` and ``mim run``, from a built wheel, in an environment of its own."""
 from __future__ import annotations
 
 import subprocess

@@ -1,4 +1,4 @@
-"""The doors, as a user opens them: other processes, files, exit codes."""
+"""Test the command-line tools as a user runs them: in other processes, on files, with their exit codes."""
 from __future__ import annotations
 
 import json
@@ -26,7 +26,7 @@ def run(tool: str, *args: object, cwd: Path | None = None, env: dict[str, str] |
 
 @pytest.fixture(scope='session')
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a config and a checkpoint, as a user has them."""
+    """Make a folder with a config and a checkpoint, as a user has them."""
     folder = tmp_path_factory.mktemp('project')
     tiny('segformer_b0').dump(folder / 'segformer.py')
     torch.save({'state_dict': seeded('segformer_b0').state_dict(), 'meta': {}}, folder / 'segformer.pth')
@@ -69,7 +69,7 @@ def test_export_then_verify_from_the_folder_alone(project: Path, tmp_path: Path,
 
 
 def without_openmmlab(folder: Path) -> subprocess.CompletedProcess[str]:
-    """tools/verify.py in a process in which every import of a module mm* fails."""
+    """Run tools/verify.py in a process in which every import of a module mm* fails."""
     code = ('import sys, runpy\n'
             'class Refuse:\n'
             '    def find_spec(self, name, path=None, target=None):\n'

@@ -1,4 +1,4 @@
-"""Python's garbage collector, seldom while a great many small objects are made."""
+"""Test Python's garbage collector, seldom while a great many small objects are made."""
 from __future__ import annotations
 
 import gc

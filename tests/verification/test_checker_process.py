@@ -1,4 +1,4 @@
-"""The process that waits for a file: asked once, gone when it is not needed, and its death is an answer."""
+"""Test the process that waits for a file: asked once, gone when it is not needed, and its death is an answer."""
 from __future__ import annotations
 
 import os
@@ -14,7 +14,7 @@ def alive(process: CheckerProcess) -> bool:
     return process._child.poll() is None
 
 
-def test_it_is_gone_afterwards_though_nobody_asked(tmp_path: Path) -> None:
+def test_the_process_ends_when_it_is_not_used(tmp_path: Path) -> None:
     with waiting('torchscript', tmp_path) as process:
         assert alive(process) and process.unasked
     assert not alive(process)
@@ -40,7 +40,7 @@ def test_a_format_that_the_checker_does_not_know_is_said(tmp_path: Path) -> None
     assert code == 1 and "no loader for backend 'papyrus'" in message
 
 
-def test_it_leaves_when_nobody_is_there_to_ask() -> None:
+def test_the_process_ends_with_the_one_that_started_it() -> None:
     """A killed export closes the pipe, and says nothing."""
     done = subprocess.run([sys.executable, str(CHECKER), '--wait-for', 'onnx'], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b'')

@@ -1,4 +1,4 @@
-"""One run of eager, and its time."""
+"""Test one run of eager, and its time."""
 from __future__ import annotations
 
 from typing import Any

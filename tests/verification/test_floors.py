@@ -1,4 +1,4 @@
-"""The noise floors of the expected outputs."""
+"""Test the noise floors of the expected outputs."""
 from __future__ import annotations
 
 import pytest
@@ -7,8 +7,9 @@ from torch import Tensor
 
 from mmexport.adapters.base import OutputSpec
 from mmexport.checker.compare import lost_key
-from mmexport.verification.expected import expect, model_floors
+from mmexport.verification.expected import expect
 from mmexport.verification.network_runs import NetworkRuns
+from mmexport.verification.noise_floor import model_floors
 from tests.checker.made import INSTANCE, instances
 from tests.simple import IMAGE, noisy, simple
 

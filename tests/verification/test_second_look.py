@@ -14,10 +14,10 @@ from mmexport.adapters import build_adapter
 from mmexport.checker.check import EAGER
 from mmexport.checker.comparison import Comparison
 from mmexport.utils.progress import Progress
-from mmexport.verification import expected
-from mmexport.verification.expected import NOISE, expect, second_look
+from mmexport.verification import noise_floor
+from mmexport.verification.expected import expect, second_look
 from mmexport.verification.network_runs import NetworkRuns
-from mmexport.verification.noise_floor import noise
+from mmexport.verification.noise_floor import NOISE, noise
 from mmexport.verification.verify import Verification
 from mmexport.verification.verify_all import ArtifactVerifier
 from tests.simple import IMAGE, simple
@@ -128,14 +128,14 @@ def test_second_look_keeps_the_tolerance_of_decisions(monkeypatch: pytest.Monkey
     adapter, runs = simple('final'), NetworkRuns()
     samples = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, runs)
     tolerances: list[tuple[str, float]] = []
-    compare = expected.compare
+    compare = noise_floor.compare
 
     def noted(*args: Any, **kwargs: Any) -> list[Comparison]:
         rows = compare(*args, **kwargs)
         tolerances.extend((row.output, row.tolerance) for row in rows)
         return [replace(row, beyond=1.0 if row.tolerance < 1e-4 else 0.0) for row in rows]
 
-    monkeypatch.setattr(expected, 'compare', noted)
+    monkeypatch.setattr(noise_floor, 'compare', noted)
     check = Verification('onnx', dict(stale=None, rows=[failing('photograph')], vacuous={}))
     looked = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
     assert set(tolerances) == {('labels', 1e-4), ('labels', 5e-5), ('logits', 1e-4), ('logits', 5e-5)}

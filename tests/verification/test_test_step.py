@@ -1,4 +1,4 @@
-"""The photograph and ``test_step``: every config has a comparison, or a row that says why not."""
+"""Test the photograph and ``test_step``: every config has a comparison, or a row that says why not."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -76,7 +76,7 @@ def test_padding_is_cropped_and_excuses_what_it_decides(name: str, photograph_fi
     if name == 'mask2former_r50':
         height, width = photograph.img_shape
         raw = adapter.raw(adapter.preprocess(photograph.image))
-        decided = adapter.padding_decides(raw, photograph.image, height, width)
+        decided = adapter.undecided_by_padding(raw, photograph.image, height, width)
         assert decided is not None
         assert float(decided.double().mean()) < 0.5
         # One clear pixel in fifty, as another class.

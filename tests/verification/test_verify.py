@@ -33,7 +33,7 @@ class Doubling(nn.Module):
 
 
 class Unsteady(nn.Module):
-    """Off by a little where the picture is wide."""
+    """Be off by a little where the picture is wide."""
 
     def forward(self, image: Tensor) -> Tensor:
         actual = image * 2
@@ -43,7 +43,7 @@ class Unsteady(nn.Module):
 
 
 class InProcess:
-    """The fresh process, without one."""
+    """Check in this process instead of a fresh one."""
 
     def __init__(self, backend: str = 'torchscript', answers: tuple[int, str] | None = None, unasked: bool = True) -> None:
         self.backend, self.answers, self.unasked, self.asked = backend, answers, unasked, list[list[str]]()

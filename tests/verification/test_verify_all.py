@@ -1,4 +1,4 @@
-"""What is run again, what is not run at all, and beside what a file's time is put."""
+"""Test what is run again, what is not run at all, and beside what a file's time is put."""
 from __future__ import annotations
 
 from pathlib import Path

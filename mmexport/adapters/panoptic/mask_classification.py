@@ -12,7 +12,7 @@ from ...ops.mask_statistics import MaskStatistics, mask_statistics, masks_at
 from ...registry import ADAPTERS
 from ..base import Adapter, OutputSpec
 from ..image_metas import image_metas
-from ..objectives import Objective
+from ..objectives import SEGMENTS, Objective, several_labels
 from ..specs import mask_specs
 from .boxes import boxes_around, boxes_of
 from .evidence import instance_evidence, panoptic_evidence
@@ -82,7 +82,11 @@ class MaskClassification(Adapter):
         segments = self.panoptic(raw[0], _enlarged(raw[1], image))[0].unique()
         return frozenset(int(segment) % 1000 for segment in segments if int(segment) != self.num_classes)
 
-    def aim(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
+    def decides_enough(self, raw: tuple[Tensor, ...], image: Tensor) -> bool:
+        segments = self.panoptic(raw[0], _enlarged(raw[1], image))[0]
+        return several_labels(segments) and int((segments.unique() != self.num_classes).sum()) >= SEGMENTS
+
+    def make_objective(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
         threshold, masks = float(self.fusion.test_cfg.get('object_mask_thr', 0.8)), _enlarged(raw[1], image)
         targets = [segment_targets(classes, mask, target_classes, threshold) for classes, mask in zip(raw[0], masks, strict=True)]
         return lambda raw, image: panoptic_objective(raw[0], _enlarged(raw[1], image), targets, threshold)
@@ -138,8 +142,8 @@ class MaskClassification(Adapter):
             evidence |= instance_evidence(masks_at(masks, top['query']), top, cls_logits)
         return evidence
 
-    def padding_decides(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
-        """Return the pixels that change without the padding: whether a segment is kept depends on areas."""
+    def undecided_by_padding(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
+        """Return the pixels (N, height, width) that change without the padding: whether a segment is kept depends on areas."""
         from ...checker.labels import renamed_after
         if not self.panoptic_on:
             return None
@@ -150,8 +154,9 @@ class MaskClassification(Adapter):
         near = panoptic_evidence(decisions, cls_logits, masks, self.fusion.test_cfg, self.num_classes)['near']
         return near | (renamed_after(cut, padded) != cut)
 
-    def without_padding(self, expected: dict[str, Tensor], evidence: dict[str, Tensor],
-                        excused: Tensor | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
+                        evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        excused = self.undecided_by_padding(raw, image, *size)
         if excused is not None:
             near = evidence.get('near', torch.zeros_like(excused, device='cpu')).bool() | excused.cpu()
             evidence = {name: tensor for name, tensor in evidence.items() if name != 'candidates'} | {'near': near}

@@ -37,6 +37,9 @@ class Segmentation(Adapter):
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
         head = _last_head(model)
+        # mmseg's model for depth has all that a segmentor has, and its values are no labels.
+        if any(parent.__name__ == 'DepthEstimator' for parent in type(model).__mro__):
+            return False
         return hasattr(model, 'encode_decode') and hasattr(head, 'predict_by_feat') and not (
             hasattr(head, 'mask_embed') or hasattr(head, 'rec_with_attnbias'))
 
@@ -73,7 +76,7 @@ class Segmentation(Adapter):
     def decided(self, raw: tuple[Tensor, ...], image: Tensor) -> frozenset[int]:
         return labels_decided(self.final(raw, image)[0], self.class_count)
 
-    def aim(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
+    def make_objective(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
         target = block_target(self.class_logits(raw, image), target_classes, generator)
         return lambda raw, image: semantic_objective(self.class_logits(raw, image), target)
 

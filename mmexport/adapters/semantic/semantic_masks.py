@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from ...registry import ADAPTERS
 from ..image_metas import image_metas
+from ..objectives import several_labels
 from ..specs import OutputSpec, mask_specs
 from .segmentation import Segmentation
 
@@ -52,6 +53,9 @@ class SemanticMasks(Segmentation):
             return (sums,)
         scores, labels = sums.max(dim=1)
         return labels.to(torch.int32), scores
+
+    def decides_enough(self, raw: tuple[Tensor, ...], image: Tensor) -> bool:
+        return several_labels(self.final(raw, image)[0])
 
     def class_logits(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
         return self.full_size(raw, image).clamp_min(1e-6).log()

@@ -44,14 +44,14 @@ class AOTInductor(ProgramBackend):
         import torch._inductor
 
         from .forms import in_fast_forms
-        from .internals import with_workarounds
+        from .internals import compiled
         device = program.example_inputs[0][0].device.type
         if device == 'cpu':
             program = in_fast_forms(program)
         options = {**(FOR_CPU if device == 'cpu' else {}), **self.options}
         started = time.perf_counter()
-        with with_workarounds():
-            torch._inductor.aoti_compile_and_package(program, package_path=str(folder / self.file), inductor_configs=dict(options))
+        compiled(lambda: torch._inductor.aoti_compile_and_package(program, package_path=str(folder / self.file),
+                                                                  inductor_configs=dict(options)))
         return dict(compile_s=round(time.perf_counter() - started, 1), device=device, options=options)
 
     def write(self, converted: dict[str, Any], folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:

@@ -1,19 +1,43 @@
 """Work around Inductor where it fails, does not terminate or is slow; results stay the same.
 
-Each part names the torch that it was tried on. Where what it changes is not there, it is skipped, and the report says so.
+Each part names the torch that it was tried on. Where what it changes is not there, it is skipped; where one of them raises, all are, and
+the model is compiled again without. The report says so.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from traceback import walk_tb
+from typing import Any, TypeVar
 
 import sympy
 import torch
 
 from ...utils.skipped import skip
 
+T = TypeVar('T')
 MASKS = 4  # Axes: image, query, height, width.
+
+
+def compiled(compile_it: Callable[[], T]) -> T:
+    """Call `compile_it` with all workarounds; without them where one of them raises."""
+    try:
+        with with_workarounds():
+            return compile_it()
+    except Exception as exc:
+        if not _raised_here(exc):
+            raise
+        skip('all workarounds in Inductor', f'{type(exc).__name__}: {exc}', 'may be refused')
+    return compile_it()
+
+
+def _raised_here(exc: BaseException | None) -> bool:
+    """Return whether the error, or one that it was raised from, went through one of the workarounds."""
+    while exc is not None:
+        if any(frame.f_code.co_filename == __file__ and frame.f_code is not compiled.__code__ for frame, _ in walk_tb(exc.__traceback__)):
+            return True
+        exc = exc.__cause__ or exc.__context__
+    return False
 
 
 @contextmanager
@@ -35,7 +59,7 @@ def undecided_is_false() -> Iterator[None]:
         from torch._inductor.ir import Layout
         from torch.utils._sympy.value_ranges import ValueRangeError
         original = vars(Layout)['_stride_expr_ge_or_false']
-    except (ImportError, KeyError) as exc:
+    except Exception as exc:
         skip("Inductor's comparison of strides", f'{type(exc).__name__}: {exc}')
         yield
         return
@@ -64,7 +88,7 @@ def sums_multiplied_out() -> Iterator[None]:
     try:
         from torch._inductor import sizevars
         original = vars(sizevars)['sympy']
-    except (ImportError, KeyError) as exc:
+    except Exception as exc:
         skip("Inductor's simplification of indices", f'{type(exc).__name__}: {exc}')
         yield
         return
@@ -87,7 +111,7 @@ def masks_compared_by_torch() -> Iterator[None]:
     try:
         from torch._inductor.lowering import fallback_handler, lowerings
         generated = lowerings[greater]
-    except (ImportError, KeyError) as exc:
+    except Exception as exc:
         skip("torch's comparison of masks in Inductor", f'{type(exc).__name__}: {exc}')
         yield
         return

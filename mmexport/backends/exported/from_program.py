@@ -18,7 +18,7 @@ from ...compat.packages import installed_version
 from ...errors import LoweringError, causes, last_line
 from ...ops.op import EXPORTED, forms_for, registered
 from ..base import Backend, Run, build_backend, name_of
-from ..examples import input_specs_of
+from ..examples import generic, input_specs_of
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from .cutting import cut_program
 from .probing import choose_form
@@ -28,8 +28,6 @@ from .valid_sizes import conditions_of, narrowed, valid_ranges
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-# The format that holds a program as it is.
-PLAIN = 'torch_export'
 # Attributes of a backend that change no file.
 NO_OPTIONS = frozenset({'_other_forms', 'why', 'repro', 'repro_intermediate'})
 
@@ -39,8 +37,9 @@ class ProgramBackend(Backend):
 
     file: ClassVar[str]
     # Whether `cut` can take outputs off what `convert` made. Else the program is cut and converted, and raw outputs are compared of the
-    # program: machine code cannot be cut.
+    # program, in the format `raw_format`: machine code cannot be cut.
     cuts: ClassVar[bool] = False
+    raw_format: ClassVar[str] = 'torch_export'
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
         """Convert `program` with the format's own library; it may raise anything.
@@ -62,6 +61,9 @@ class ProgramBackend(Backend):
     def cut(self, converted: Any, count: int) -> Any:
         """Return what `convert` made, with its first `count` outputs."""
         raise NotImplementedError
+
+    def lowered_example(self, example: Tensor, dynamic: Sequence[str], multiple: int) -> Tensor:
+        return generic(example, dynamic, multiple)
 
     def unavailable(self) -> str | None:
         return unavailable()
@@ -118,8 +120,8 @@ class ProgramBackend(Backend):
         if not self.cuts:
             apart = raw_folder(folder)
             apart.mkdir(parents=True, exist_ok=True)
-            plain: Any = build_backend(PLAIN)
-            plain._written(program, apart, both, {**raw_manifest(manifest, raw), 'backend': PLAIN, PLAIN: {}}, adapter)
+            whole: Any = build_backend(self.raw_format)
+            whole._written(program, apart, both, {**raw_manifest(manifest, raw), 'backend': whole.name, whole.name: {}}, adapter)
             graph = self._converted(adapter, cut_program(program, len(names)), folder, names, specs)
             return self._written(graph, folder, names, signed, adapter)
         graph = self._converted(adapter, program, folder, both, specs)

@@ -18,7 +18,7 @@ from ...errors import Fact, LoweringError, MMExportError, first_line
 from ...ops.op import EXPORTED, forms_for, with_forms
 from ..base import name_of
 from ..examples import generic, input_specs_of, inputs_for, largest_checked
-from ..torchscript.tracer_warnings import tracer_warnings
+from ..tracer_warnings import tracer_warnings
 from .internals.layout_guards import drop_layout_guards, guards_of_the_model
 from .internals.open_sizes import exporter
 from .valid_sizes import input_nodes, is_fixed, keep_checks, ranges, refused_corner, sides_of
@@ -96,11 +96,12 @@ def part_program(part: nn.Module, inputs: tuple[Tensor, ...], moving: Sequence[S
 
 def _export(adapter: Adapter, example: Tensor, dynamic: Sequence[str], forms: dict[str, str]) -> ExportedProgram:
     from torch.export import Dim
-    limits, inputs = ranges(example, dynamic), inputs_for(adapter, example)
+    specs, inputs = input_specs_of(adapter), inputs_for(adapter, example)
+    limits = ranges(example, dynamic, specs)
     dims = {spec.name: {index: Dim.AUTO(min=limits[name][0], max=limits[name][1]) for name, index in spec.open_axes(dynamic).items()}
-            for spec in input_specs_of(adapter)}
+            for spec in specs}
     program = _exported(adapter, inputs, _as_passed(adapter, list(dims.values())), forms)
-    _check_open(program, dynamic, adapter)
+    _check_open(program, list(limits), adapter)
     return program
 
 

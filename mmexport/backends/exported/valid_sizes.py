@@ -35,9 +35,9 @@ def _checks(program: ExportedProgram) -> set[Any]:
     return {check.expr for pending in env.deferred_runtime_asserts.values() for check in pending} if env else set()
 
 
-def ranges(example: Tensor, dynamic: Sequence[str]) -> dict[str, tuple[int, int]]:
+def ranges(example: Tensor, dynamic: Sequence[str], specs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, tuple[int, int]]:
     """Return the open axes with their sizes. The sizes of the example are always among them."""
-    limits = {}
+    limits = {name: sizes for spec in specs for name, sizes in spec.ranges.items()}
     for name in dynamic:
         low, high = RANGES[name]
         side = int(example.shape[AXIS[name]])
@@ -53,7 +53,7 @@ def input_nodes(program: ExportedProgram) -> list[Any]:
 
 
 def sides_of(program: ExportedProgram, specs: Sequence[InputSpec]) -> dict[str, list[Any]]:
-    """Return the sizes of each axis that follows the picture, by its name. They are numbers or symbols, over all inputs."""
+    """Return the sizes of each axis that can be open, by its name. They are numbers or symbols, over all inputs."""
     sides: dict[str, list[Any]] = {}
     for spec, node in zip(specs, input_nodes(program), strict=True):
         for name, index in spec.open_axes(FOLLOWING).items():
@@ -64,7 +64,7 @@ def sides_of(program: ExportedProgram, specs: Sequence[InputSpec]) -> dict[str, 
 def valid_ranges(program: ExportedProgram, example: Tensor, dynamic: Sequence[str],
          specs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, tuple[int, int]]:
     """Return the open axes and the sizes that `program` itself says it holds for: what the model's code decided narrows `ranges`."""
-    limits, sides = ranges(example, dynamic), sides_of(program, specs)
+    limits, sides = ranges(example, dynamic, specs), sides_of(program, specs)
     for name in limits:
         for side in sides.get(name, ()):
             allowed = program.range_constraints.get(side.node.expr) if isinstance(side, torch.SymInt) else None
@@ -92,7 +92,8 @@ def conditions_of(program: ExportedProgram, specs: Sequence[InputSpec] = (IMAGE,
     named = [expression.xreplace(names) for expression in expressions if expression.free_symbols <= names.keys()]
     conditions = sorted(str(expression) for expression in named if expression is not sympy.true)
     try:
-        check_known(conditions, dict(zip(AXIS, (2, 480, 544), strict=True)))
+        own = {name: high for spec in specs for name, (_, high) in spec.ranges.items()}
+        check_known(conditions, {**dict(zip(AXIS, (2, 480, 544), strict=True)), **own})
     except ValueError as exc:
         raise LoweringError(f'the model branches on its sizes by a function that a manifest cannot hold: {exc}; '
                             'write it with comparisons of whole numbers, or export to TorchScript') from exc
@@ -113,7 +114,7 @@ def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[
     limits, conditions = valid_ranges(program, example, dynamic, specs), conditions_of(program, specs)
     fixed = {name: (int(example.shape[axis]),) for name, axis in AXIS.items()}
     for corner in product(*(checked.get(name, only) if name in dynamic else only for name, only in fixed.items())):
-        sizes = dict(zip(AXIS, corner, strict=True))
+        sizes = {**{name: limits[name][1] for name in limits if name not in AXIS}, **dict(zip(AXIS, corner, strict=True))}
         try:
             if any(not low <= sizes[name] <= high for name, (low, high) in limits.items()) or refused(conditions, sizes):
                 return sizes

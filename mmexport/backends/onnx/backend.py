@@ -12,12 +12,13 @@ import torch
 from ...adapters.specs import IMAGE, InputSpec
 from ...errors import ConfigError, LoweringError
 from ...registry import BACKENDS
-from ..tensorrt.trtexec import trtexec_line
-from .from_trace import OPSET, TraceBackend, default_opset, is_large
+from ..exported.from_trace import TraceBackend, is_large
+from ..exported.internals.onnx_exporter import OPSET, default_opset
 from .graph import lowest_ir, name_axes, nodes
 from .half import halved
 from .internals.converting import converted
 from .runner import open_onnxruntime
+from .trtexec import trtexec_line
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -36,7 +37,7 @@ class ONNX(TraceBackend):
         dynamo: True goes through ``torch.export``, False through ``torch.jit.trace`` (the TorchScript-based exporter). None takes
             ``torch.export`` where the installed torch leaves sizes open in it.
         simplify: let onnxslim fold what it can. What is verified is the simplified file.
-        precision: ``fp16`` halves the file, see `onnx_half` for what stays in float32; it is judged by the rules of float16.
+        precision: ``fp16`` halves the file, see `half` for what stays in float32; it is judged by the rules of float16.
     """
 
     name = 'onnx'
@@ -51,6 +52,10 @@ class ONNX(TraceBackend):
         self.opset = int(opset or (OPSET if self.dynamo else default_opset()))
         self.why = 'asked for' if opset and opset != OPSET else WHY_18 if self.opset == OPSET else \
             f'the TorchScript-based exporter of torch {torch.__version__} writes no larger one'
+
+    @property
+    def computes_in(self) -> str:
+        return PRECISIONS[self.precision]
 
     def unavailable(self) -> str | None:
         needed = ['onnx', 'onnxruntime', *(['onnxscript'] if self.dynamo else []), *(['onnxslim'] if self.simplify else [])]
@@ -84,7 +89,7 @@ class ONNX(TraceBackend):
                                 'TorchScript-based exporter by dynamo=False')
         # The lowest version of the format that has this opset: ONNX Runtime 1.17 reads 9 at most.
         proto.ir_version = min(proto.ir_version, lowest_ir(proto))
-        manifest['precision'] = PRECISIONS[self.precision]
+        manifest['precision'] = self.computes_in
         manifest[self.name].update(opset=self.opset, ir=proto.ir_version, why=self.why, dynamo=self.dynamo,
                                    domains=sorted({entry.domain or 'ai.onnx' for entry in proto.opset_import}), **half,
                                    simplified=self.simplify, nodes=sum(1 for _ in nodes(proto)),

@@ -25,7 +25,7 @@ def name_axes(proto: Any, inputs: Sequence[Mapping[str, Any]]) -> None:
     """
     names = {side.dim_param: name for graph_input, spec in zip(proto.graph.input, inputs, strict=True)
              for side, name in zip(graph_input.type.tensor_type.shape.dim, spec.get('axes', IMAGE.axes), strict=True)
-             if side.dim_param and name in FOLLOWING}
+             if side.dim_param and name in (*FOLLOWING, *spec.get('ranges', ()))}
     for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         for side in value.type.tensor_type.shape.dim:
             if side.dim_param:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ...adapters.specs import IMAGE, InputSpec
 from ...errors import ConfigError
 from ...registry import BACKENDS
-from ..onnx.from_trace import OPSET, TraceBackend, default_opset, is_large
-from .internals import as_it_reads
+from ..exported.from_trace import TraceBackend, is_large
+from ..exported.internals.onnx_exporter import OPSET, default_opset
+from .internals import as_it_reads, extensions
 from .runner import PLACE, open_openvino
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class OpenVINO(TraceBackend):
             raise ConfigError(f"OpenVINO: precision is {' or '.join(HINTS)}, not {precision!r}")
         self.dynamo, self.precision, self.opset = self.choose(dynamo), precision, default_opset()
 
+    @property
+    def computes_in(self) -> str:
+        return HINTS[self.precision][1]
+
     def unavailable(self) -> str | None:
         missing = [name for name in ('openvino', *([] if self.dynamo else ['onnx'])) if find_spec(name) is None]
         if missing:
@@ -65,7 +70,7 @@ class OpenVINO(TraceBackend):
             return open_openvino().convert_model(Path(folder) / 'model.onnx')
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
-        model = open_openvino().convert_model(as_it_reads(program))
+        model = open_openvino().convert_model(as_it_reads(program), extension=extensions())
         for port, spec in zip(model.inputs, inputs, strict=True):
             port.get_tensor().set_names({spec.name})
         for port, name in zip(model.outputs, names, strict=True):
@@ -79,7 +84,7 @@ class OpenVINO(TraceBackend):
 
     def write(self, converted: Any, folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
         openvino = open_openvino()
-        hint, manifest['precision'] = HINTS[self.precision]
+        hint, manifest['precision'] = HINTS[self.precision][0], self.computes_in
         converted.set_rt_info(hint, [*PLACE])
         manifest[self.name].update(version=openvino.__version__, compile=dict(INFERENCE_PRECISION_HINT=hint), ops=len(converted.get_ops()))
         openvino.save_model(converted, str(folder / self.file), compress_to_fp16=False)

@@ -1,6 +1,7 @@
 """Rewrite a decomposed program in operators that OpenVINO's converter reads right.
 
-Tried on OpenVINO 2026.4.1 with torch 2.8.0, 2.13.0 and 2.14.1. The program computes the same afterwards, so that no fallback is needed.
+Tried on OpenVINO 2026.4.1 with torch 2.8.0, 2.13.0 and 2.14.1. The program computes the same afterwards. After any error here it is
+converted as torch decomposes it; the check of the file tells whether OpenVINO reads that right.
 """
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from ...ops.op import operators
+from ...utils.skipped import skip
 from ..exported.internals.decomposing import decomposed_by
 
 if TYPE_CHECKING:
@@ -22,15 +25,29 @@ def as_it_reads(program: ExportedProgram) -> ExportedProgram:
     decompose = program.run_decompositions
 
     def run_decompositions(*args: Any, **kwargs: Any) -> ExportedProgram:
-        done = decompose(*args, **kwargs)
-        _without_mod(done.graph)
-        _with_bounds(done.graph)
-        for spec, answer in zip(done.graph_signature.output_specs, _distinct_outputs(done.graph), strict=True):
-            spec.arg.name = answer.name  # type: ignore[union-attr]
-        done.graph_module.recompile()
-        return done
+        try:
+            return _rewritten(decompose(*args, **kwargs))
+        except Exception as exc:
+            done = decompose(*args, **kwargs)
+            skip('the rewriting of operators for OpenVINO', f'{type(exc).__name__}: {exc}', 'may be refused')
+            return done
 
     return decomposed_by(program, run_decompositions)
+
+
+def extensions() -> list[Any]:
+    """Return how the converter reads operators of ours; in an exported program they have the name of their overload."""
+    from openvino.frontend.pytorch import ConversionExtension
+    return [ConversionExtension(f"{each.name.replace('::', '.')}.default", each.openvino) for each in operators()]
+
+
+def _rewritten(program: ExportedProgram) -> ExportedProgram:
+    _without_mod(program.graph)
+    _with_bounds(program.graph)
+    for spec, answer in zip(program.graph_signature.output_specs, _distinct_outputs(program.graph), strict=True):
+        spec.arg.name = answer.name  # type: ignore[union-attr]
+    program.graph_module.recompile()
+    return program
 
 
 def _without_mod(graph: fx.Graph) -> None:

@@ -56,6 +56,10 @@ class TensorRT(ProgramBackend):
         self.traced = [tuple(tensor.shape) for tensor in inputs_for(adapter, example)]
         return super()._lower(adapter, example, folder, manifest, **facts)
 
+    @property
+    def computes_in(self) -> str:
+        return 'float16' if self.precision == 'fp16' else 'float32'
+
     def unavailable(self) -> str | None:
         if find_spec('torch_tensorrt') is None:
             return ('torch_tensorrt not installed: pip install torch-tensorrt, in the version of the installed torch, on a machine with an '
@@ -83,6 +87,7 @@ class TensorRT(ProgramBackend):
 
     def write(self, converted: dict[str, Any], folder: Path, names: Sequence[str], manifest: dict[str, Any]) -> dict[str, Any]:
         import torch_tensorrt
+        manifest['precision'] = self.computes_in
         manifest[self.name].update(converted, version=torch_tensorrt.__version__, precision=self.precision, tf32=False,
                                    require_full_compilation=self.require_full_compilation, min_block_size=self.min_block_size,
                                    gpu=torch.cuda.get_device_name())
@@ -93,18 +98,21 @@ class TensorRT(ProgramBackend):
         examples = program.example_inputs[0]
         traced = self.traced or [tuple(example.shape) for example in examples]
         for spec, node, example, shape in zip(inputs, input_nodes(program), examples, traced, strict=True):
-            least, usual, most = shapes(shape, [spec.axes[axis] for axis in _open(node)], self.largest, spec.axes)
+            least, usual, most = shapes(shape, [spec.axes[axis] for axis in _open(node)], self.largest, spec)
             engine_inputs.append(torch_tensorrt.Input(min_shape=least, opt_shape=usual, max_shape=most, dtype=example.dtype,
                                                       name=spec.name))
         return engine_inputs
 
 
 def shapes(example: tuple[int, ...], dynamic: Sequence[str], largest: Sequence[int] | None,
-           axes: Sequence[str] = IMAGE.axes) -> tuple[tuple[int, ...], ...]:
+           spec: InputSpec = IMAGE) -> tuple[tuple[int, ...], ...]:
     """Return the smallest, usual and largest shape of the engines: TensorRT reserves memory for the largest."""
     least, most = list(example), list(example)
     for name in dynamic:
-        axis = list(axes).index(name)
+        axis = spec.axes.index(name)
+        if name in spec.ranges:
+            least[axis], most[axis] = spec.ranges[name]
+            continue
         least[axis] = min(RANGES[name][0], example[axis])
         limit = largest[FOLLOWING.index(name)] if largest is not None else example[axis] * (1 if name == 'batch' else 2)
         most[axis] = max(int(limit), example[axis])

@@ -12,11 +12,11 @@ import torch
 
 from ...adapters.specs import IMAGE, InputSpec
 from ...registry import BACKENDS
+from ..base import INSIDE
 from ..exported.cutting import cut_program
 from ..exported.from_program import ProgramBackend
 from ..exported.program import silenced
 from ..exported.valid_sizes import input_nodes
-from ..torchscript.backend import INSIDE
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -16,14 +16,12 @@ from ...adapters import Adapter
 from ...artifact import Artifact
 from ...errors import LoweringError, MMExportError, first_line, last_line
 from ...registry import BACKENDS
-from ..base import TRACED, Backend, Run, name_of
+from ..base import INSIDE, TRACED, Backend, Run, name_of
 from ..examples import inputs_for
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
+from ..tracer_warnings import tracer_warnings
 from .graph import count_kinds, device_literals, dtype_literals, follow_input_device
-from .tracer_warnings import tracer_warnings
 
-# The manifest's name inside the file: torch.jit.load(..., _extra_files={'manifest.json': ''}).
-INSIDE = 'manifest.json'
 FILE = 'model.pt'
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 # The numbers that TorchScript writes for floating dtypes.
 FLOATS = {5: 'float16', 6: 'float32', 7: 'float64', 15: 'bfloat16'}
@@ -49,13 +51,32 @@ def follow_input_device(graph: Any, first_input: Any) -> int:
 def device_of(graph: Any, first_input: Any) -> Any:
     """Insert at the top of `graph` a value that is the device of `first_input`."""
     device_node = graph.create('prim::device', [first_input])
-    device_node.output().setType(torch._C.DeviceObjType.get())
+    device_node.output().setType(device_type())
     graph.prependNode(device_node)
     return device_node.output()
 
 
+def _device_of(tensor: Tensor) -> torch.device:
+    return tensor.device
+
+
+@cache
+def device_type() -> Any:
+    """Return TorchScript's type of devices, for which torch has no public name."""
+    return next(torch.jit.script(_device_of).graph.outputs()).type()
+
+
+def argument_names(schema: str) -> list[str]:
+    """Return the names in a schema such as ``aten::sum.dim_IntList(Tensor self, int[1]? dim, *, ScalarType? dtype=None) -> Tensor``."""
+    inside, nested = schema[schema.index('(') + 1:schema.rindex(') -> ')], 1
+    while nested:
+        # Types, aliases and defaults can have commas inside brackets.
+        inside, nested = re.subn(r'\[[^\[\]]*\]|\([^()]*\)', '', inside)
+    return [argument.split('=')[0].split()[-1] for argument in inside.split(', ') if argument not in ('', '*', '...')]
+
+
 def is_device_literal(node: Any) -> bool:
-    return bool(node.kind() == 'prim::Constant' and node.hasAttribute('value') and node.output().type() == torch._C.DeviceObjType.get())
+    return bool(node.kind() == 'prim::Constant' and node.hasAttribute('value') and node.output().type() == device_type())
 
 
 def _literals(graph: Any) -> list[Any]:
@@ -64,8 +85,7 @@ def _literals(graph: Any) -> list[Any]:
 
 def argument(node: Any, name: str) -> int | None:
     """Return the index of an operator's input with this name in its schema."""
-    has_schema = node.kind().startswith('aten::') and '->' in node.schema()
-    names = [each.name for each in torch._C.parse_schema(node.schema()).arguments] if has_schema else []
+    names = argument_names(node.schema()) if node.kind().startswith('aten::') and '->' in node.schema() else []
     return names.index(name) if name in names else None
 
 

@@ -1,7 +1,7 @@
 """Compute greedy suppression of boxes, with outputs of a fixed size."""
 from ..op import EXPORTED, Op, register
-from .forms import suppress
+from .first import first_kept
 
-__all__ = ['suppress']
+__all__ = ['first_kept']
 
 register(Op('nms', default='script', takes={EXPORTED: 'while_loop'}))

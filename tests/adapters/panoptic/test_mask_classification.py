@@ -1,4 +1,4 @@
-"""Panoptic and instance decisions, from tensor operations, against mmdet's own."""
+"""Test panoptic and instance decisions, from tensor operations, against mmdet's own."""
 from __future__ import annotations
 
 import torch

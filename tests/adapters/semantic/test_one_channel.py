@@ -1,4 +1,4 @@
-"""The rule by which a single channel becomes a label, in both versions of mmseg."""
+"""Test the rule by which a single channel becomes a label, in both versions of mmseg."""
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from mmexport.adapters.semantic.one_channel import OneChannel
 
 
 class Model(nn.Module):
-    """As ``BaseSegmentor.postprocess_result`` of mmseg 1.1 and later, or of 1.0."""
+    """Decide as ``BaseSegmentor.postprocess_result`` of mmseg 1.1 and later, or of 1.0."""
 
     def __init__(self, threshold: float, by_sigmoid: bool) -> None:
         super().__init__()

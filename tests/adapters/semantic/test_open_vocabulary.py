@@ -1,4 +1,4 @@
-"""SAN made small: the architecture of mmseg's config, a few channels."""
+"""Test SAN made small: the architecture of mmseg's config, a few channels."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Semantic decisions, from tensor operations, against mmseg's own."""
+"""Test semantic decisions, from tensor operations, against mmseg's own."""
 from __future__ import annotations
 
 import torch

@@ -1,4 +1,4 @@
-"""A format of a user's project: the trace as it is, neither frozen nor optimized."""
+"""Add a format of a user's project: the trace as it is, neither frozen nor optimized."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,6 +10,7 @@ from torch import Tensor
 from mmexport.adapters import Adapter
 from mmexport.artifact import Artifact
 from mmexport.backends import Backend
+from mmexport.backends.examples import inputs_for
 from mmexport.registry import BACKENDS
 
 
@@ -25,6 +26,6 @@ class PlainTrace(Backend):
     def lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any]) -> Artifact:
         folder.mkdir(parents=True, exist_ok=True)
         with torch.no_grad():
-            traced = torch.jit.trace(adapter, (example,), check_trace=False)
+            traced = torch.jit.trace(adapter, inputs_for(adapter, example), check_trace=False)
         torch.jit.save(traced, str(folder / 'model.trace'))
         return self.finished(folder / 'model.trace', self.signed(manifest, dict(scale=self.scale)))

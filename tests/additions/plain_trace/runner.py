@@ -9,5 +9,4 @@ import torch
 
 
 def load(file: Path, device: torch.device) -> Callable[..., Any]:
-    module = torch.jit.load(str(file), map_location=device)
-    return lambda image: module(image)  # type: ignore[no-any-return]
+    return torch.jit.load(str(file), map_location=device)  # type: ignore[no-any-return]

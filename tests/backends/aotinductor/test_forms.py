@@ -1,4 +1,4 @@
-"""Forms of operators for Inductor: what they compute, at every size, and that the program they are put into stays open."""
+"""Test forms of operators for Inductor: what they compute, at every size, and that the program they are put into stays open."""
 from __future__ import annotations
 
 from typing import Any
@@ -47,7 +47,7 @@ def test_unfolded_is_unfold(kernel: Any, dilation: Any, padding: Any, stride: An
 
 
 class Windows(nn.Module):
-    """Padded to whole windows and rolled, merged, and brought back to its size, as Swin and UPerNet do."""
+    """Pad to whole windows, roll, merge, and bring back to its size, as Swin and UPerNet do."""
 
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[2:]

@@ -1,4 +1,4 @@
-"""What Inductor's arithmetic is helped on with: the same answers, and an end."""
+"""Test what Inductor's arithmetic is helped on with: the same answers, and an end."""
 import time
 
 import pytest
@@ -7,6 +7,7 @@ import torch
 from torch._inductor import sizevars
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
+from mmexport.backends.aotinductor import internals
 from mmexport.backends.aotinductor.internals import masks_compared_by_torch, multiplied_out, sums_multiplied_out
 
 SIZE, OTHER = sympy.symbols('s0 s1', integer=True, positive=True)
@@ -14,7 +15,7 @@ LANE, ROW = sympy.symbols('d2 d1', integer=True, nonnegative=True)
 
 
 def stride(index: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
-    """As Inductor's C++ code generation asks it; its cache would answer in the place of what is tested."""
+    """Call what Inductor's C++ code generation calls; its cache would return what was computed before."""
     sizevars.stride_at_vec_range.cache_clear()
     sizevars.simplify_index_in_vec_range.cache_clear()
     return sizevars.stride_at_vec_range(index, variable, 16)
@@ -97,3 +98,28 @@ def test_what_is_not_there_is_skipped_and_named(monkeypatch):
     with masks_compared_by_torch(), sums_multiplied_out():
         pass
     assert sorted(reasons) == ["Inductor's simplification of indices", "torch's comparison of masks in Inductor"]
+
+
+def test_a_workaround_that_raises_is_left_out(monkeypatch):
+    """The error comes out of it, below torch's; an error of the model's is raised once."""
+    reasons, runs = {}, []
+    monkeypatch.setattr('mmexport.utils.skipped._lines', reasons)
+    monkeypatch.setattr(internals, '_polynomial', None)
+
+    def compile_it():
+        runs.append(sizevars.sympy)
+        try:
+            return sizevars.sympy.simplify(ROW + 1)
+        except TypeError as exc:
+            raise RuntimeError('cannot compile') from exc
+
+    assert internals.compiled(compile_it) == ROW + 1
+    assert runs[1] is sympy and list(reasons) == ['all workarounds in Inductor']
+
+    def refuses():
+        runs.append('model')
+        raise RuntimeError('cannot compile')
+
+    with pytest.raises(RuntimeError, match='cannot compile'):
+        internals.compiled(refuses)
+    assert runs.count('model') == 1

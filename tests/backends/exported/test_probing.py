@@ -1,4 +1,4 @@
-"""Probes: the installed runtimes get the ops right, and a runtime that does not is given the other form."""
+"""Test probes: the installed runtimes get the ops right, and a runtime that does not is given the other form."""
 from __future__ import annotations
 
 import json
@@ -58,7 +58,9 @@ def test_those_of_the_convolution_too() -> None:
 def test_the_installed_runtime_is_right_and_is_asked_once(name: str, op: Op, monkeypatch: pytest.MonkeyPatch) -> None:
     backend: Any = build_backend(name)
     form, tried = choose_form(backend, torch.device('cpu'), op)
-    assert (form, tried) == ('grid', {'grid': True})
+    assert tried == {**dict.fromkeys(op.probed[:op.probed.index(form)], False), form: True}
+    # ONNX Runtime up to 1.26 gets the operator of layer normalization wrong.
+    assert form == op.probed[0] or op.name == 'layer_norm'
     monkeypatch.setattr('mmexport.backends.exported.probing._right', lambda *args: pytest.fail('asked again'))
     assert choose_form(backend, torch.device('cpu'), op) == (form, tried)
 
@@ -81,7 +83,7 @@ def test_a_probe_with_two_inputs_of_other_ranks() -> None:
 
 
 class GetsGridWrong(ONNX):
-    """Right at batch 1 and wrong at batch 3, for every form in `wrong`."""
+    """Be right at batch 1 and wrong at batch 3, for every form in `wrong`."""
 
     wrong: tuple[str, ...] = ('grid',)
 

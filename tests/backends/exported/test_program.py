@@ -14,7 +14,7 @@ AXES = ('batch', 'height', 'width')
 
 
 class Talkative(nn.Module):
-    """Warns as the code of a user does, and calls what warns about itself."""
+    """Warn as the code of a user does, and call what warns about itself."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Formats without an exported program: the installed torch cannot leave sizes open in it, so they go through a trace."""
+"""Test formats without an exported program: the installed torch cannot leave sizes open in it, so they go through a trace."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.tiny import seeded, tiny
 
 @pytest.fixture
 def old_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As torch 2.6 and older."""
+    """Report that sizes cannot be left open, as torch 2.6 and older."""
     monkeypatch.setattr('mmexport.backends.exported.program.exporter', lambda: None)
 
 

@@ -1,4 +1,4 @@
-"""What of an ONNX file that was asked for on CUDA may be computed on the CPU."""
+"""Test what of an ONNX file that was asked for on CUDA may be computed on the CPU."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Part:
 
 
 def file_of(tmp_path: Path) -> Path:
-    """A transposed picture, its size, and the size as a scale."""
+    """Write a transposed picture, its size, and the size as a scale."""
     image = helper.make_tensor_value_info('image', TensorProto.FLOAT, ['n', 3, 'h', 'w'])
     turned = helper.make_tensor_value_info('turned', TensorProto.FLOAT, ['n', 'h', 'w', 3])
     size = helper.make_tensor_value_info('size', TensorProto.INT64, [4])

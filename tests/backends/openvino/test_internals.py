@@ -1,4 +1,4 @@
-"""What OpenVINO reads wrongly or not at all, against the eager module."""
+"""Test what OpenVINO reads wrongly or not at all, against the eager module."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -66,3 +66,13 @@ def test_an_output_given_twice_stays_two() -> None:
     assert len(actual) == 4
     for one, expected in zip(actual, twice(image), strict=True):
         assert torch.equal(one.to(expected.dtype), expected)
+
+
+def test_after_an_error_the_program_is_converted_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons: dict[str, str] = {}
+    monkeypatch.setattr('mmexport.utils.skipped._lines', reasons)
+    monkeypatch.setattr('mmexport.backends.openvino.internals._distinct_outputs', None)
+    image = torch.arange(28.0).view(4, 7)
+    actual, = answers(exported(lambda image: image * 2), image)
+    assert torch.equal(actual, image * 2)
+    assert list(reasons) == ['the rewriting of operators for OpenVINO']

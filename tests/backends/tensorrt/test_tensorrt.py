@@ -1,4 +1,4 @@
-"""Torch-TensorRT: what can be said without it, and the whole line where it and a GPU are present."""
+"""Test Torch-TensorRT: what can be said without it, and the whole line where it and a GPU are present."""
 from __future__ import annotations
 
 import subprocess

@@ -1,4 +1,4 @@
-"""ResNet with few channels and one output channel: a sigmoid and a threshold other than one half."""
+"""Define a ResNet with few channels and one output channel: a sigmoid and a threshold other than one half."""
 default_scope = 'mmseg'
 crop_size = (96, 96)
 norm_cfg = dict(type='BN', requires_grad=True)

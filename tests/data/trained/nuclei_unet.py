@@ -1,4 +1,4 @@
-"""U-Net with few channels: 2 classes, of which the foreground covers under 2% of the pixels. Sides must be multiples of 8."""
+"""Define a U-Net with few channels: 2 classes, of which the foreground covers under 2% of the pixels. Sides must be multiples of 8."""
 default_scope = 'mmseg'
 crop_size = (96, 96)
 norm_cfg = dict(type='BN', requires_grad=True)

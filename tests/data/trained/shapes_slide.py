@@ -1,4 +1,4 @@
-"""SegFormer with few channels: 4 classes, and windows of 96x96 that slide over a larger picture."""
+"""Define a SegFormer with few channels: 4 classes, and windows of 96x96 that slide over a larger picture."""
 default_scope = 'mmseg'
 crop_size = (96, 96)
 norm_cfg = dict(type='BN', requires_grad=True)

@@ -1,4 +1,4 @@
-"""A small model, and files of it."""
+"""Make a small model, and files of it."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Weights that a model lacks: which are needed, counted and named."""
+"""Test weights that a model lacks: which are needed, counted and named."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_missing_keys_are_counted_and_named(tmp_path: Path, model: nn.Module) ->
 
 
 class Segmentor(nn.Module):
-    """As deep networks are: the classifier is two keys of hundreds."""
+    """Build it as deep networks are: the classifier is two keys of hundreds."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def test_a_classifier_of_another_dataset_is_refused(tmp_path: Path, dropped: tup
 
 
 class Gauge(nn.Module):
-    """A buffer that training fills, one that is learned and starts at random, and a table that the model works out."""
+    """Hold a buffer that training fills, one that is learned and starts at random, and a table that the model works out."""
 
     def __init__(self) -> None:
         super().__init__()

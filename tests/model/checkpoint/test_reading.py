@@ -1,4 +1,4 @@
-"""Checkpoints as they come: mmengine's own, wrapped, half, foreign, malicious, broken."""
+"""Test checkpoints as they come: mmengine's own, wrapped, half, foreign, malicious, broken."""
 from __future__ import annotations
 
 import collections
@@ -81,7 +81,7 @@ class Exploit:
 
 
 class Getter:
-    """What a clever file would try: reach a function through the getattr that HistoryBuffer needs."""
+    """Do what a clever file would try: reach a function through the getattr that HistoryBuffer needs."""
 
     def __reduce__(self) -> Any:
         return getattr, (collections.OrderedDict, 'fromkeys')
@@ -131,7 +131,7 @@ def test_broken_files_are_one_line(tmp_path: Path, model: nn.Module) -> None:
 
 
 def half_on_cpu() -> bool:
-    """Whether torch has a half convolution for the CPU; 2.1 has none."""
+    """Return whether torch has a half convolution for the CPU; 2.1 has none."""
     try:
         nn.Conv2d(3, 2, 3).half()(torch.zeros(1, 3, 4, 4).half())
     except RuntimeError:

@@ -5,6 +5,9 @@ writes the answer of its example into the program as a check all the same, and a
 a picture of one. What the model's own code decides by such a question must stay a check: there another answer is another model.
 
 A check is identified by its origin, the stack of the assertion, not by its text: torch rewrites ``3 * h >= 2 * w`` into ``2 * w <= 3 * h``.
+
+Tried on torch 2.8.0, 2.10.0, 2.13.0 and 2.14.1 (``torch/fx/experimental/symbolic_shapes.py``: ``RuntimeAssert``, ``ShapeEnv``). After any
+error here every check stays: such a program is right, and refuses more sizes.
 """
 from __future__ import annotations
 
@@ -20,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import torch
+
+from ....utils.skipped import skip
+from .inequalities import always_stays, canonical, kept_for
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -48,36 +54,57 @@ class GuardLog:
         by_model: conditions by which code outside of torch branches, in canonical form. One that torch asked first gives no check of its
             own when the model asks it, so the origin of checks alone is not enough.
         layout: by text of a check, whether each question that made it came from torch's own layout of results.
+        problem: the error after which nothing that was recorded is used.
     """
 
     by_model: set[Any] = field(default_factory=set)
     layout: dict[str, bool] = field(default_factory=dict)
+    problem: str | None = None
+
+    def failed(self, exc: Exception) -> None:
+        self.problem = f'{type(exc).__name__}: {exc}'
+        skip('dropping checks on layouts', self.problem, 'a program may refuse sizes that the model takes')
 
 
 @contextmanager
 def guards_of_the_model() -> Iterator[GuardLog]:
     """Record who asks about symbolic sizes inside the block."""
-    from torch.fx.experimental import symbolic_shapes
     guard_log = GuardLog()
-    original, make = torch.SymBool.__bool__, symbolic_shapes.RuntimeAssert
+    try:
+        from torch.fx.experimental import symbolic_shapes
+        original, make, environment = torch.SymBool.__bool__, symbolic_shapes.RuntimeAssert, symbolic_shapes.ShapeEnv
+    except Exception as exc:
+        guard_log.failed(exc)
+        yield guard_log
+        return
 
     def noting(condition: torch.SymBool) -> bool:
-        if not sys._getframe(1).f_code.co_filename.startswith(_TORCH):
-            guard_log.by_model |= _kept_for(condition.node.expr)
+        try:
+            if not sys._getframe(1).f_code.co_filename.startswith(_TORCH):
+                guard_log.by_model |= kept_for(condition.node.expr)
+        except Exception as exc:
+            guard_log.failed(exc)
         return original(condition)
 
     def making(expr: Any, *args: Any, **kwargs: Any) -> Any:
-        text = str(expr)
-        # The stack that torch keeps with a check is emptied before the program is returned.
-        guard_log.layout[text] = guard_log.layout.get(text, True) and _asked_for_layout(sys._getframe(1))
+        try:
+            text = str(expr)
+            # The stack that torch keeps with a check is emptied before the program is returned.
+            guard_log.layout[text] = guard_log.layout.get(text, True) and _asked_for_layout(sys._getframe(1))
+        except Exception as exc:
+            guard_log.failed(exc)
         return make(expr, *args, **kwargs)
 
-    environment = symbolic_shapes.ShapeEnv
     refine = getattr(environment, '_refine_ranges', None)
 
     def refining(env: Any, expression: Any) -> None:
+        try:
+            narrows = not _asked_for_memory(sys._getframe(1)) or always_stays(expression)
+        except Exception as exc:
+            guard_log.failed(exc)
+            narrows = True
         # Else the answer of the example would become a range of sizes, which is a check that cannot be dropped.
-        if not _asked_for_memory(sys._getframe(1)) or _always_stays(expression):
+        if narrows:
             refine(env, expression)  # type: ignore[misc]
 
     with (mock.patch.object(torch.SymBool, '__bool__', noting), mock.patch.object(symbolic_shapes, 'RuntimeAssert', making),
@@ -96,12 +123,18 @@ def drop_layout_guards(program: ExportedProgram, guard_log: GuardLog) -> int:
     "These sizes are equal" stays, and so do checks of the model, of unknown origin, on sizes that depend on data, and those that the
     model asked too. Where an operator itself needs an inequality, it raises by itself.
     """
+    if guard_log.problem:
+        return 0
     graph = program.graph_module.graph
-    env = sizes_of(program)
-    pending = [check for checks in env.deferred_runtime_asserts.values() for check in checks]
-    stays = {str(check.expr): _stays(check.expr, guard_log) for check in pending}
-    checks = [node for node in graph.nodes if node.target is torch.ops.aten._assert_scalar.default
-              and not stays.get(_condition(node), True)]
+    try:
+        env = sizes_of(program)
+        pending = [check for checks in env.deferred_runtime_asserts.values() for check in checks]
+        stays = {str(check.expr): _stays(check.expr, guard_log) for check in pending}
+        checks = [node for node in graph.nodes if node.target is torch.ops.aten._assert_scalar.default
+                  and not stays.get(_condition(node), True)]
+    except Exception as exc:  # Nothing was changed so far.
+        guard_log.failed(exc)
+        return 0
     for node in checks:
         graph.erase_node(node)
     graph.eliminate_dead_code()
@@ -112,47 +145,8 @@ def drop_layout_guards(program: ExportedProgram, guard_log: GuardLog) -> int:
     return len(checks)
 
 
-def canonical(expression: Any) -> Any:
-    """Return a form that an inequality of whole numbers, its negation and its rewritings share."""
-    import sympy
-    if isinstance(expression, sympy.Not):
-        return canonical(expression.args[0])
-    if isinstance(expression, (sympy.And, sympy.Or)):
-        return frozenset(canonical(part) for part in expression.args)
-    if not isinstance(expression, sympy.core.relational.Relational):
-        return expression
-    difference = sympy.expand(expression.lhs - expression.rhs)
-    if isinstance(expression, (sympy.Eq, sympy.Ne)):
-        return 'equal', frozenset((difference, sympy.expand(-difference)))
-    # a < b is a + 1 <= b; of a <= b and its negation b + 1 <= a the border is the same pair of numbers.
-    if isinstance(expression, sympy.StrictLessThan):
-        border = (difference, difference + 1)
-    elif isinstance(expression, sympy.LessThan):
-        border = (difference - 1, difference)
-    elif isinstance(expression, sympy.StrictGreaterThan):
-        border = (difference - 1, difference)
-    else:
-        border = (difference, difference + 1)
-    return 'order', frozenset(sympy.expand(sign * part) for sign in (1, -1) for part in border)
-
-
-def _kept_for(expression: Any) -> set[Any]:
-    """Return canonical forms of the checks that answer the model's question `expression`: "differs" follows from "is larger"."""
-    import sympy
-    if not isinstance(expression, (sympy.Eq, sympy.Ne)):
-        return {canonical(expression)}
-    orders = sympy.StrictLessThan, sympy.StrictGreaterThan
-    return {canonical(expression), *(canonical(order(*expression.args, evaluate=False)) for order in orders)}
-
-
-def _always_stays(expression: Any) -> bool:
-    import sympy
-    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-    return isinstance(expression, sympy.Eq) or bool(free_unbacked_symbols(expression))
-
-
 def _stays(expression: Any, guard_log: GuardLog) -> bool:
-    if _always_stays(expression) or canonical(expression) in guard_log.by_model:
+    if always_stays(expression) or canonical(expression) in guard_log.by_model:
         return True
     return not guard_log.layout.get(str(expression), False)
 

@@ -1,4 +1,4 @@
-"""Programs decomposed node by node, against torch's own decomposition of the whole."""
+"""Test programs decomposed node by node, against torch's own decomposition of the whole."""
 from __future__ import annotations
 
 from collections import Counter
@@ -45,7 +45,7 @@ def never(table: Any = None) -> ExportedProgram:
 
 
 def identity_is_written_to(self: Any, image: Tensor) -> Tensor:
-    """What was `features` is relu of it, for everybody who looks later: the fault of replacing the call alone."""
+    """Write to an identity: what was `features` is relu of it, for everybody who looks later."""
     features = self.conv(image)
     return features.relu_() + features
 
@@ -97,7 +97,7 @@ def narrow_keeps_its_dtype(self: Any, image: Tensor) -> Tensor:
 
 
 def length_is_left_open(self: Any, image: Tensor) -> Tensor:
-    """What mmseg's ACM does: to find the length, torch's decomposition asks how many elements there are."""
+    """Do what mmseg's ACM does: to find the length, torch's decomposition asks how many elements there are."""
     return self.conv(image).permute(0, 2, 3, 1).reshape(image.shape[0], -1, 2)
 
 

@@ -1,4 +1,4 @@
-"""A check of the model's own on sizes stays in the program; a check of torch's layouts does not refuse a size that is right."""
+"""Test that a check of the model's own on sizes stays in the program; a check of torch's layouts does not refuse a size that is right."""
 from __future__ import annotations
 
 import math
@@ -14,13 +14,14 @@ from mmexport.backends.exported import program, valid_sizes
 from mmexport.backends.exported.internals import layout_guards
 from mmexport.checker.conditions import refused
 from mmexport.ops.sizes import padding_to_multiple
+from mmexport.utils import skipped as skipping
 
 AUTO = torch.export.Dim.AUTO
 DIMS = ({0: AUTO(min=1, max=64), 2: AUTO(min=64, max=4096), 3: AUTO(min=64, max=4096)},)
 
 
 class Head(nn.Module):
-    """Two strided convolutions, `habit` on the features (N, C, h, w), and their enlargement."""
+    """Run two strided convolutions, `habit` on the features (N, C, h, w), and their enlargement."""
 
     def __init__(self, habit: Callable[[Tensor, int, int], Tensor]) -> None:
         super().__init__()
@@ -89,14 +90,14 @@ def test_a_head_without_checks_takes_every_size() -> None:
 
 
 def pyramid(y: Tensor, h: int, w: int) -> Tensor:
-    """As DDRNet's: of a picture of 64 x 64 its map is one pixel, and which layout that has is no matter of the model's."""
+    """Pool as DDRNet: of a picture of 64 x 64 its map is one pixel, and which layout that has is no matter of the model's."""
     last = y[:, :, ::16, ::16]
     last = last + F.interpolate(F.avg_pool2d(last, 5, 2, 2), size=last.shape[2:], mode='bilinear')
     return y + F.interpolate(last, size=(h, w), mode='bilinear')
 
 
 def grouped(y: Tensor, h: int, w: int) -> Tensor:
-    """As ISANet's: a picture of 64 x 64 is one group, and which strides that has is no matter of the model's."""
+    """Group as ISANet: a picture of 64 x 64 is one group, and which strides that has is no matter of the model's."""
     down, right = padding_to_multiple(h, 16), padding_to_multiple(w, 16)
     groups = F.pad(y, [0, right, 0, down]).unflatten(3, (-1, 16)).unflatten(2, (-1, 16)).permute(0, 3, 5, 1, 2, 4)
     means = groups.flatten(0, 2).softmax(1).unflatten(0, (y.shape[0], 16, 16)).permute(0, 3, 4, 1, 5, 2).flatten(4, 5).flatten(2, 3)
@@ -117,7 +118,7 @@ def test_a_layout_of_the_example_is_no_range_of_sizes(habit: Callable[[Tensor, i
 
 
 def windows(y: Tensor, h: int, w: int) -> Tensor:
-    """As Swin's: padded to windows of 7 x 7, and enlarged with its norm."""
+    """Pad to windows of 7 x 7 and enlarge with its norm, as Swin."""
     padded = F.pad(y, [0, padding_to_multiple(w, 7), 0, padding_to_multiple(h, 7)])
     parts = padded.unflatten(3, (-1, 7)).unflatten(2, (-1, 7)).permute(0, 2, 4, 3, 5, 1).flatten(3, 4).flatten(0, 2)
     mixed = F.layer_norm(parts, parts.shape[-1:]).transpose(1, 2).contiguous()
@@ -141,7 +142,7 @@ def sliced(y: Tensor, h: int, w: int) -> Tensor:
 
 
 def single(y: Tensor, h: int, w: int) -> Tensor:
-    """Asked after torch has asked the same for its layout."""
+    """Ask after torch has asked the same for its layout."""
     small = y[:, :, ::32, ::32].contiguous() * 2
     return y * 1.5 if small.shape[2] == 1 else y
 
@@ -160,3 +161,26 @@ def test_a_size_that_decides_a_number_is_right_or_refused(habit: Callable[[Tenso
     except (RuntimeError, AssertionError):
         return
     torch.testing.assert_close(answer, head(image), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('broken', ['torch.fx.experimental.symbolic_shapes.ShapeEnv', f'{layout_guards.__name__}._asked_for_layout',
+                                    f'{layout_guards.__name__}.kept_for', f'{layout_guards.__name__}.sizes_of'])
+def test_every_check_stays_after_an_error_of_the_recording(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*args: object) -> None:
+        raise KeyError('gone')
+
+    monkeypatch.setattr(skipping, '_lines', {})
+    if broken.endswith('ShapeEnv'):
+        from torch.fx.experimental import symbolic_shapes
+        with monkeypatch.context() as absent:
+            absent.delattr(symbolic_shapes, 'RuntimeAssert')
+            with layout_guards.guards_of_the_model() as log:
+                pass
+        assert log.problem and torch.SymBool.__bool__.__module__ == 'torch'
+    else:
+        monkeypatch.setattr(broken, failing)
+        head = Head(single).eval()
+        actual = program._exported(head, (torch.zeros(2, 3, 480, 544),), DIMS, {})
+        image = torch.randn(2, 3, 512, 480)
+        torch.testing.assert_close(actual.module()(image), head(image), rtol=1e-5, atol=1e-5)
+    assert any('dropping checks on layouts was skipped: ' in line for line in skipping.skipped())

@@ -1,4 +1,4 @@
-"""The option of torch.export that leaves sizes open is found in the signatures of the installed torch."""
+"""Test that the option of torch.export that leaves sizes open is found in the signatures of the installed torch."""
 from __future__ import annotations
 
 from typing import Any

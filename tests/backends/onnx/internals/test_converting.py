@@ -1,4 +1,4 @@
-"""The exporter's passes without what makes them slow: the same graph comes out."""
+"""Test the exporter's passes without what makes them slow: the same graph comes out."""
 from __future__ import annotations
 
 from collections import Counter
@@ -16,7 +16,7 @@ pytest.importorskip('onnxscript', reason='the ONNX extra is not installed')
 
 
 def halves() -> Any:
-    """Both halves of the last axis, sliced; a graph in which SlicesSplit applies."""
+    """Return both halves of the last axis, sliced; a graph in which SlicesSplit applies."""
     floats, whole, half = TensorProto.FLOAT, (1, 8), (1, 4)
     numbers = {name: helper.make_tensor(name, TensorProto.INT64, [1], [value])
                for name, value in dict(zero=0, four=4, eight=8, last=1).items()}
@@ -59,7 +59,7 @@ def test_no_rule_lists_the_graph_for_nodes_of_another_kind(monkeypatch: pytest.M
 
 
 class Mixed(nn.Module):
-    """Whole numbers and floats in one expression, a square root and a mean of whole numbers, a number where a tensor may be."""
+    """Mix whole numbers and floats in one expression, a square root and a mean of whole numbers, a number where a tensor may be."""
 
     def forward(self, image: Tensor) -> Tensor:
         whole = image.to(torch.int64)
@@ -68,7 +68,7 @@ class Mixed(nn.Module):
 
 
 def promotions(with_known_values: bool) -> tuple[list[str], list[str]]:
-    """The nodes after the pass, in words; and the nodes that it computed anew."""
+    """Return the nodes after the pass, in words; and the nodes that it computed anew."""
     from torch.export import Dim, export
     from torch.onnx._internal.exporter._fx_passes import insert_type_promotion_nodes
     sides = {0: Dim.AUTO, 3: Dim.AUTO}

@@ -1,4 +1,4 @@
-"""The TorchScript-based ONNX exporter keeps batch, height and width open, also behind attention."""
+"""Test that the TorchScript-based ONNX exporter keeps batch, height and width open, also behind attention."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 
 from mmexport.adapters import build_adapter
 from mmexport.backends import build_backend
-from mmexport.backends.onnx.internals.open_trace import sizes_left_open
+from mmexport.backends.exported.internals.open_trace import sizes_left_open
 from mmexport.inputs.synthetic import picture
 from mmexport.patching import patched
 from mmexport.utils.skipped import skipped

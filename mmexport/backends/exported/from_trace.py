@@ -1,7 +1,6 @@
 """Lower through ``torch.jit.trace`` and ``torch.onnx.export(dynamo=False)``, where the installed torch has no program with open sizes."""
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,17 +12,17 @@ from torch import Tensor, nn
 from ...adapters import Adapter
 from ...artifact import Artifact
 from ...errors import LoweringError, last_line
-from ...ops.op import with_forms
+from ...ops.op import operators, with_forms
 from ..base import TRACED, Run, name_of
 from ..examples import input_specs_of, inputs_for
-from ..exported.from_program import ProgramBackend
-from ..exported.program import silenced, unavailable
 from ..raw_outputs import with_raw
+from .from_program import ProgramBackend
+from .internals.onnx_exporter import default_opset, exporter_options
 from .internals.open_trace import sizes_left_open
+from .program import silenced, unavailable
 
 # Protocol buffers end at 2 GB; beyond, weights lie in a file beside.
 LIMIT = 1_900_000_000
-OPSET = 18
 
 
 class TraceBackend(ProgramBackend):
@@ -43,7 +42,7 @@ class TraceBackend(ProgramBackend):
         dynamo = unavailable() is None if dynamo is None else dynamo
         if not dynamo:
             # Instance attributes: a class whose instances lower in two ways has the repro of the program.
-            options = ''.join(f', {name}={value}' for name, value in _options().items())
+            options = ''.join(f', {name}={value}' for name, value in exporter_options().items())
             self.repro = f'torch.onnx.export(Part().eval(), inputs, "part.onnx", opset_version={default_opset()}{options})\n'
             self.repro_intermediate = TRACED
         return dynamo
@@ -51,6 +50,9 @@ class TraceBackend(ProgramBackend):
     def from_proto(self, proto: Any) -> Any:
         """Convert the traced ONNX graph to what `write` takes; the graph itself if that is what it takes."""
         return proto
+
+    def lowered_example(self, example: Tensor, dynamic: Sequence[str], multiple: int) -> Tensor:
+        return super().lowered_example(example, dynamic, multiple) if self.dynamo else example
 
     def unavailable(self) -> str | None:
         return super().unavailable() if self.dynamo else None
@@ -106,27 +108,18 @@ def traced_graph(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str]
     import onnx
     with TemporaryDirectory() as folder, torch.no_grad(), silenced(), with_forms(**forms), sizes_left_open():
         draft = Path(folder) / 'model.onnx'
+        for each in operators():
+            torch.onnx.register_custom_op_symbolic(each.name, each.traced_onnx, opset)
         try:
             torch.onnx.export(module, inputs, str(draft), opset_version=opset, input_names=list(axes), output_names=names,
-                              dynamic_axes=axes, **_options())
+                              dynamic_axes=axes, **exporter_options())
         except Exception as exc:
             raise LoweringError(f'torch.onnx.export of {name_of(module)} with torch {torch.__version__} failed: {type(exc).__name__}: '
                                 f'{last_line(exc)}') from exc
+        finally:
+            for each in operators():
+                torch.onnx.unregister_custom_op_symbolic(each.name, opset)
         return onnx.load(draft)
-
-
-def _options() -> dict[str, Any]:
-    """Return the option that asks for the TorchScript-based exporter; torch 2.4 and older have no other one, and no such option."""
-    return dict(dynamo=False) if 'dynamo' in inspect.signature(torch.onnx.export).parameters else {}
-
-
-def default_opset() -> int:
-    """Return 18, or the largest opset of the TorchScript-based exporter if that is lower."""
-    from torch.onnx import _constants
-    for name in ('ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET', 'ONNX_MAX_OPSET'):
-        if hasattr(_constants, name):
-            return min(OPSET, int(getattr(_constants, name)))
-    return OPSET
 
 
 def is_large(proto: Any) -> bool:

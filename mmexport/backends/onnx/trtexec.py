@@ -24,8 +24,9 @@ def trtexec_line(file: str, inputs: Sequence[Mapping[str, Any]]) -> str | None:
         least, usual, most = list(spec['traced']), list(spec['traced']), list(spec['traced'])
         for name in spec['dynamic']:
             axis = list(spec.get('axes', IMAGE.axes)).index(name)
-            least[axis] = 1 if name == 'batch' else max(RANGES[name][0], usual[axis] // 2)
-            most[axis] = min(RANGES[name][1], 2 * usual[axis])
+            low, high = RANGES[name] if name in RANGES else spec['ranges'][name]
+            least[axis] = 1 if name == 'batch' else max(low, usual[axis] // 2)
+            most[axis] = min(high, 2 * usual[axis])
         for which, size in zip(shapes, (least, usual, most), strict=True):
             shapes[which].append(f"{spec['name']}:{'x'.join(map(str, size))}")
     return ' '.join([line, *(f"--{which}Shapes={','.join(sizes)}" for which, sizes in shapes.items())])

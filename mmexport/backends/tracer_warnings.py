@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-OURS = str(Path(__file__).parents[2]) + os.sep
+OURS = str(Path(__file__).parents[1]) + os.sep
 # Between the user's line and the warning; numpy asks a traced size for its value from files of its own.
 _BETWEEN = tuple(str(Path(str(module.__file__)).parent) + os.sep for module in (torch, np)) + (warnings.__file__,)
 _MODULES = str(Path(str(torch.nn.__file__)).parent) + os.sep
@@ -28,7 +28,7 @@ def tracer_warnings() -> Iterator[list[dict[str, Any]]]:
     """
     messages: list[dict[str, Any]] = []
 
-    def hear(message: Any, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+    def record(message: Any, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
         frame = _asking(sys._getframe(1))
         # The tracer's own warnings are identified by the calling frame; any other counts where it names the user's file itself.
         if frame is not None and (issubclass(category, torch.jit.TracerWarning) or filename == frame.f_code.co_filename):
@@ -38,7 +38,7 @@ def tracer_warnings() -> Iterator[list[dict[str, Any]]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter('always')
-        warnings.showwarning = hear  # type: ignore[assignment]
+        warnings.showwarning = record  # type: ignore[assignment]
         yield messages
 
 

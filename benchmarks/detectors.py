@@ -1,0 +1,103 @@
+"""Export and verify small variants of mmdet's detectors in every format, each in a process of its own; docs/tasks.md has the table.
+
+    python benchmarks/detectors.py --out benchmarks/results/detectors.json
+    python benchmarks/detectors.py --names retinanet --again
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from common import COMMIT, ROOT, quiet, write
+
+FORMATS = ('torchscript', 'onnx', 'torch_export', 'openvino')
+RESULTS = ROOT / 'benchmarks' / 'results' / 'detectors.json'
+MARK = re.compile(r'<!-- detectors -->\n.*?<!-- /detectors -->', re.S)
+
+
+def main() -> int:
+    args = parse()
+    quiet()
+    from tests.detectors import ALL
+    if args.one:
+        print(json.dumps(run(args.one)))
+        return 0
+    rows: dict[str, Any] = {row['name']: row for row in json.loads(args.out.read_text())['rows']} if args.out.is_file() else {}
+    known = [*ALL]
+    for name in args.names or known:
+        if name not in rows or args.again:
+            rows[name] = apart(name, args.limit)
+            print(name, json.dumps(rows[name]), flush=True)
+            write(args.out, [rows[each] for each in known if each in rows], limit_s=args.limit, small=True)
+    if args.out.resolve() == RESULTS:
+        document([rows[each] for each in known if each in rows])
+    return 0 if all(result == 'PASS' for row in rows.values() for result in row.get('formats', {'none': 'no result'}).values()) else 1
+
+
+def document(rows: list[dict[str, Any]]) -> None:
+    """Write the table of docs/tasks.md."""
+    lines = ['| config of mmdet | ' + ' | '.join(FORMATS) + ' | detections in a picture or batch |', '|---' * (len(FORMATS) + 2) + '|']
+    for row in rows:
+        cells = [row.get('formats', {}).get(kind, row.get('reason', 'not run')).partition(':')[0] for kind in FORMATS]
+        lines.append(f"| {row.get('config', row['name'])} | {' | '.join(cells)} | {' to '.join(map(str, row.get('detections', ['-'])))} |")
+    lines.append('')
+    for row in rows:
+        failing: dict[str, list[str]] = {}
+        for kind, result in row.get('formats', {}).items():
+            if result != 'PASS':
+                failing.setdefault(result.removeprefix('FAIL: '), []).append(kind)
+        lines += [f"* {row['config']}, {', '.join(kinds)}: {reason}" for reason, kinds in failing.items()]
+    text = '<!-- detectors -->\n' + '\n'.join(lines) + '\n<!-- /detectors -->'
+    page = ROOT / 'docs' / 'tasks.md'
+    page.write_text(MARK.sub(lambda match: text, page.read_text()))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--names', nargs='*', help='names from tests/detectors.py (all)')
+    parser.add_argument('--again', action='store_true', help='run rows again that have a result')
+    parser.add_argument('--limit', type=int, default=900, help='seconds for a detector, all formats together')
+    parser.add_argument('--one', help=argparse.SUPPRESS)
+    parser.add_argument('--out', type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+def apart(name: str, limit: int) -> dict[str, Any]:
+    """Return the row of one detector, from a process of its own."""
+    started = time.perf_counter()
+    try:
+        done = subprocess.run([sys.executable, '-W', 'ignore', __file__, '--one', name], capture_output=True, text=True, timeout=limit,
+                              check=False, env={**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1'})
+    except subprocess.TimeoutExpired:
+        return dict(name=name, reason=f'no result within {limit} s', commit=COMMIT)
+    facts = dict(name=name, seconds=round(time.perf_counter() - started), commit=COMMIT)
+    try:
+        return {**facts, **json.loads(done.stdout.strip().splitlines()[-1])}
+    except (IndexError, json.JSONDecodeError):
+        return {**facts, 'reason': (done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1][:300]}
+
+
+def run(name: str) -> dict[str, Any]:
+    """Return ``PASS`` or the reason by format, and how many detections were compared."""
+    from matrix_row import judged
+
+    from mmexport import Exporter
+    from tests.detectors import ALL, seeded_detector, tiny_detector
+    with tempfile.TemporaryDirectory() as folder:
+        report, = Exporter(tiny_detector(name, backends=list(FORMATS)), None, folder, model=seeded_detector(name), diagnose=False).run()
+        compared = [row.metrics['rows'] for check in report.checks for row in check.rows if row.output == 'detections' and row.metrics]
+        formats = {kind: judged(report, kind) for kind in FORMATS}
+        return dict(config=ALL[name], formats=formats, inputs=len(report.inputs),
+                    detections=[min(compared), max(compared)])
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Export box detection: mmdet's detectors of one stage."""

@@ -1,0 +1,56 @@
+"""Choose the candidates of a dense head: mmdet's ``filter_scores_and_topk`` for a batch.
+
+There are as many candidates for every picture, and a flag says which of them count.
+"""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+# Above so many, most levels have fewer places than candidates.
+MANY = 5000
+
+
+class Candidates(NamedTuple):
+    """Hold boxes (N, M, 4), scores (N, M), labels (N, M), and which of them count (N, M)."""
+
+    boxes: Tensor
+    scores: Tensor
+    labels: Tensor
+    valid: Tensor
+
+
+def best_pairs(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return score, place and class of the best pairs of them (N, count), the best first.
+
+    The best pairs lie in the places whose best class is best, so that no list of all pairs is sorted. Where there are fewer than `count`
+    places, the score is -inf.
+
+    Args:
+        scores: (N, P, C), of any size P; logits if the score grows with them.
+    """
+    places, classes = scores.shape[1], scores.shape[2]
+    if count > MANY:
+        values, pairs = F.pad(scores.flatten(1), (0, count), value=float('-inf')).topk(count, dim=1)
+        pairs = torch.where(values > float('-inf'), pairs, torch.zeros_like(pairs))
+        return values, torch.div(pairs, classes, rounding_mode='floor'), pairs % classes
+    chosen = F.pad(scores.amax(dim=2), (0, count), value=float('-inf')).topk(count, dim=1).indices
+    inside = chosen < places
+    chosen = chosen.clamp(max=places - 1)
+    rows = scores.gather(1, chosen.unsqueeze(2).expand(-1, -1, classes))
+    rows = torch.where(inside.unsqueeze(2), rows, torch.full_like(rows, float('-inf')))
+    values, pairs = rows.flatten(1).topk(count, dim=1)
+    return values, chosen.gather(1, torch.div(pairs, classes, rounding_mode='floor')), pairs % classes
+
+
+def rows_at(values: Tensor, place: Tensor) -> Tensor:
+    """Return the rows `place` (N, K) of `values` (N, P, D) -> (N, K, D)."""
+    return values.gather(1, place.unsqueeze(2).expand(-1, -1, values.shape[2]))
+
+
+def joined(levels: list[Candidates]) -> Candidates:
+    """Return the candidates of all levels as one list."""
+    return Candidates(*(torch.cat(parts, dim=1) for parts in zip(*levels, strict=True)))

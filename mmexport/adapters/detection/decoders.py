@@ -1,0 +1,36 @@
+"""Choose the decoder of a dense head.
+
+It is chosen by the classes that define the methods which it replaces: a head that overrides one of them is another one.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from . import own_decoders
+from .candidates import Candidates
+from .dense import Maps, base_head
+
+Decoder = Callable[[Any, Maps, Tensor], Candidates]
+METHODS = ('predict_by_feat', '_predict_by_feat_single', '_bbox_post_process')
+_BASE = 'BaseDenseHead'
+DECODERS: dict[tuple[str, ...], Decoder] = {
+    (_BASE, _BASE, _BASE): base_head,
+    (_BASE, 'GFLHead', _BASE): own_decoders.generalized_focal,
+    (_BASE, 'FoveaHead', _BASE): own_decoders.fovea,
+    (_BASE, 'RepPointsHead', _BASE): own_decoders.reppoints,
+    ('YOLOV3Head', _BASE, _BASE): own_decoders.yolov3,
+    ('YOLOXHead', _BASE, 'YOLOXHead'): own_decoders.yolox,
+}
+
+
+def decoder_of(head: Any) -> Decoder | None:
+    """Return the function that replaces the head's methods; None if they are unknown."""
+    return DECODERS.get(owners(head))
+
+
+def owners(head: Any) -> tuple[str, ...]:
+    """Return by which class each of `METHODS` is defined."""
+    return tuple(next((cls.__name__ for cls in type(head).__mro__ if name in vars(cls)), 'none') for name in METHODS)

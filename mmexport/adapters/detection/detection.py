@@ -1,0 +1,151 @@
+"""Export box detection: mmdet's detectors of one stage with a dense head."""
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...checker.kinds.detections import NAMES
+from ...errors import UnsupportedModelError
+from ...registry import ADAPTERS
+from ..base import Adapter
+from ..image_metas import image_metas
+from ..specs import OutputSpec
+from .decoders import METHODS, decoder_of, owners
+from .evidence import close_calls
+from .suppression import check_suppression, kept, limit_of
+
+# Detections and classes that seeded weights give on each scene.
+ROWS, CLASSES = 20, 5
+GROUPS = ('scores', 'boxes', 'factors')
+
+
+@ADAPTERS.register_module()
+class Detection(Adapter):
+    """Give the boxes of mmdet's detectors of one stage.
+
+    ``raw``: the maps of the head, `scores_0`, `boxes_0` and, if there are any, `factors_0` (N, channels, h, w), and so on for each level.
+    ``final``, by the head's test_cfg: `boxes` (N, K, 4) x1 y1 x2 y2 in pixels of the input, `scores` (N, K), `labels` (N, K), the best
+    first, of which `num` (N) rows count; the others are zero. K is max_per_img (300 where the head has no limit).
+
+    Source: mmdet/models/dense_heads/base_dense_head.py, whose loops over pictures become tensor operations here, see `dense`.
+    """
+
+    task = 'detection'
+    packages = ('mmdet',)
+
+    def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
+        super().__init__(model, outputs, normalize)
+        self.levels: list[int] = []
+        if outputs == 'final':
+            self.check_head()
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        head = getattr(model, 'bbox_head', None)
+        return all(hasattr(head, name) for name in METHODS) and hasattr(model, 'extract_feat') and not any(
+            hasattr(model, name) for name in ('mask_head', 'roi_head', 'forward_transformer'))
+
+    def check_head(self) -> None:
+        """Raise if `final` is not known for this head."""
+        if decoder_of(self.head) is None:
+            raise UnsupportedModelError(f'{type(self.head).__name__} decodes by its own {", ".join(METHODS)} (of '
+                                        f'{", ".join(owners(self.head))}), which mmexport does not know: use --outputs raw')
+        check_suppression(self.head.test_cfg)
+
+    @property
+    def head(self) -> Any:
+        return self.model.bbox_head
+
+    @property
+    def limit(self) -> int:
+        """Return the number of rows of each picture."""
+        return limit_of(self.head.test_cfg)
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.head.num_classes)
+
+    @property
+    def specs(self) -> tuple[OutputSpec, ...]:
+        if self.outputs == 'raw':
+            return self.raw_specs
+        return tuple(OutputSpec(name, dtype, ('batch', *axes), 'detections') for name, dtype, axes in (
+            ('boxes', 'float32', ('row', 'box')), ('scores', 'float32', ('row',)), ('labels', 'int64', ('row',)), ('num', 'int64', ())))
+
+    @property
+    def raw_specs(self) -> tuple[OutputSpec, ...]:
+        if not self.levels:
+            with torch.no_grad():
+                self.raw(next(self.model.parameters()).new_zeros(1, self.channels, 256, 256))
+        # YOLOv3 has one map for all.
+        names = GROUPS if len(self.levels) > 1 else ('predictions',)
+        return tuple(OutputSpec(f'{name}_{level}', 'float32', ('batch', 'channel', 'h', 'w'), 'pixels')
+                     for name, count in zip(names, self.levels, strict=False) for level in range(count))
+
+    def data_samples(self, image: Tensor) -> list[Any]:
+        from mmdet.structures import DetDataSample
+        return [DetDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image)]
+
+    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        maps = self.head(self.model.extract_feat(image))  # type: ignore[operator]
+        self.levels = [len(group) for group in maps]
+        return tuple(level for group in maps for level in group)
+
+    @classmethod
+    def with_img_shape(cls) -> type[Adapter]:
+        from .padded import with_img_shape
+        return with_img_shape(cls)
+
+    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        return self.kept_within(raw, self.sizes_of(image))
+
+    def kept_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, ...]:
+        """Return the rows of `specs`; boxes end at height and width (N, 2) of each picture."""
+        return kept(self._candidates(raw, sizes), self.head.test_cfg)
+
+    def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
+                        evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the detections of the same maps. Boxes end with the picture, not with its padding."""
+        picture = image[..., :size[0], :size[1]]
+        # Fewer where the model gives no masks.
+        outputs = dict(zip((*NAMES, 'masks'), self.final(raw, picture), strict=False))
+        return tuple({name: tensor.cpu() for name, tensor in part.items()}  # type: ignore[return-value]
+                     for part in (outputs, self.evidence(raw, picture, {})))
+
+    @staticmethod
+    def sizes_of(image: Tensor) -> Tensor:
+        """Return height and width of each picture (N, 2), which fills its input."""
+        zeros = image.new_zeros(image.shape[0])
+        return torch.stack([zeros + image.shape[2], zeros + image.shape[3]], dim=1)
+
+    def _candidates(self, raw: tuple[Tensor, ...], sizes: Tensor) -> Any:
+        decode = decoder_of(self.head)
+        assert decode is not None
+        maps = iter(raw)
+        return decode(self.head, [list(islice(maps, count)) for count in self.levels], sizes)
+
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.close_calls_within(raw, self.sizes_of(image))
+
+    def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
+        """Return which rows rounding may change, see `evidence.close_calls`."""
+        scale = max(float(part.abs().max()) for part in raw[:self.levels[0]])
+        return close_calls(self._candidates(raw, sizes), self.head.test_cfg, scale)
+
+    def decides_enough(self, raw: tuple[Tensor, ...], image: Tensor) -> bool:
+        _, _, labels, num = self.final(raw, image)[:4]
+        return all(int(count) >= ROWS and len(row[:int(count)].unique()) >= CLASSES for row, count in zip(labels, num, strict=True))
+
+    def read(self, samples: list[Any]) -> dict[str, Tensor]:
+        predictions = [sample.pred_instances[:self.limit] for sample in samples]
+        outputs = {name: torch.stack([filled(rows[key].to(dtype), self.limit) for rows in predictions]) for name, key, dtype in (
+            ('boxes', 'bboxes', torch.float32), ('scores', 'scores', torch.float32), ('labels', 'labels', torch.int64))}
+        return {**outputs, 'num': torch.tensor([len(rows) for rows in predictions])}
+
+
+def filled(rows: Tensor, count: int) -> Tensor:
+    """Return `rows`, followed by zeros, `count` in all."""
+    return torch.cat([rows, rows.new_zeros((count - len(rows), *rows.shape[1:]))])

@@ -1,0 +1,126 @@
+"""Find the boxes of which eager itself is not sure, for the checker.
+
+A box is unsure if rounding may change a decision about it: its score is at the threshold or ties with one at a cut, its overlap with a
+better box is at the threshold of suppression, or it overlaps a box that is unsure. What changes with it, changes with each of these.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...ops.nms.first import first_kept, pairwise
+from ..specs import LOGIT_TOLERANCE
+from .candidates import Candidates
+from .suppression import limit_of, places_kept, sorted_candidates, threshold_of
+
+# Of the overlap of two boxes that each move by the tolerance.
+CLOSE = 4 * LOGIT_TOLERANCE
+# Of a coordinate: two units in the last place of float32, relative.
+ROUNDING = 2.4e-7
+# Candidates beyond the rows that are looked at.
+BEYOND = 16
+
+
+def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, may_go: Tensor | None = None,
+                may_come: Tensor | None = None, expected: tuple[Tensor, Tensor] | None = None) -> dict[str, Tensor]:
+    """Return which rows rounding may remove, and which it may add.
+
+    They are `unsure` (N, K), of the expected rows, and `maybe` (N, J, 6), of others: x1 y1 x2 y2, score, label. A label of -1 fills up.
+    `row_slack` (N, K) and `maybe_slack` (N, J) are what a score may be off by.
+
+    Args:
+        scale: of the logits, the largest of them.
+        may_go, may_come: (N, M) candidates that a file may not have, and those that eager does not have and a file may.
+        expected: the rows of eager, as `places_kept` gives them; other candidates behind its own change no place.
+    """
+    limit = limit_of(cfg)
+    none = torch.zeros_like(candidates.valid)
+    may_go, may_come = none if may_go is None else may_go, none if may_come is None else may_come
+    index, num = expected or places_kept(candidates, cfg)
+    scores = candidates.scores.gather(1, index)
+    # A score a little under the threshold may be over it in a file.
+    wide = candidates._replace(valid=candidates.scores + score_slack(candidates.scores, scale) >= float(cfg.get('score_thr', 0)))
+    ordered, moved, places = sorted_candidates(wide, cfg)
+    may_go, may_come, ranks = may_go.gather(1, places), may_come.gather(1, places), places.argsort(dim=1)
+    unsure, maybe = [], []
+    for image in range(len(num)):
+        rows = Candidates(*(part[image] for part in ordered))
+        order = ranks[image, index[image, :int(num[image])]]
+        count = max([_needed(moved[image], rows.valid, cfg, limit), *(order + 1).tolist()])
+        rows, boxes = Candidates(*(part[:count] for part in rows)), moved[image, :count]
+        stays, doubtful = _judged(boxes, rows, cfg, scale, may_go[image, :count], may_come[image, :count])
+        staying = stays.nonzero()[:, 0]
+        if len(staying) > limit:
+            # One more or one less before the cut moves another over it, and so does a tie.
+            leading = torch.arange(count, device=boxes.device) <= staying[limit - 1]
+            more, less = int((doubtful & leading & ~stays).sum()), int((doubtful & leading & stays).sum())
+            last, first = rows.scores[staying[limit - 1]], rows.scores[staying[limit]]
+            before, after, slack = staying[:limit], staying[limit:], score_slack(rows.scores, scale)
+            doubtful[before[rows.scores[before] - first <= slack[before] + slack[staying[limit]]]] = True
+            doubtful[after[last - rows.scores[after] <= slack[after] + slack[staying[limit - 1]]]] = True
+            doubtful[before[limit - min(more, limit):]] = True
+            doubtful[after[:less]] = True
+        flags = torch.zeros(limit, dtype=torch.bool, device=boxes.device)
+        flags[:len(order)] = doubtful[order]
+        unsure.append(flags)
+        others = doubtful.clone()
+        others[order] = False
+        maybe.append(torch.cat([rows.boxes[others], rows.scores[others][:, None], rows.labels[others][:, None].to(boxes)], dim=1))
+    longest = max([len(part) for part in maybe] + [1])
+    filled = [torch.cat([part, part.new_full((longest - len(part), 6), -1.0)]) for part in maybe]
+    maybe_rows = torch.stack(filled)
+    return {'unsure': torch.stack(unsure), 'maybe': maybe_rows, 'row_slack': score_slack(scores, scale),
+            'maybe_slack': score_slack(maybe_rows[..., 4], scale)}
+
+
+def score_slack(scores: Tensor, scale: float) -> Tensor:
+    """Return by how much rounding may change each score. It is a probability, or a product of two.
+
+    A logit that moves by d moves p by p (1 - p) d, and a product of two sigmoids by at most twice that. d is the tolerance of the logits
+    times their scale: raw outputs that agree so far give scores that agree no further.
+    """
+    bounded = scores.clamp(1e-8, 1 - 1e-6)
+    return 2 * bounded * (1 - bounded) * LOGIT_TOLERANCE * scale
+
+
+def _needed(boxes: Tensor, valid: Tensor, cfg: Mapping[str, Any], limit: int) -> int:
+    """Return how many sorted candidates decide the rows, and those that could follow the last one."""
+    index, count = first_kept(boxes[None], valid[None], threshold_of(cfg), limit + BEYOND, int(cfg['nms'].get('offset', 0)))
+    found = int(count[0])
+    return int(index[0, found - 1]) + 1 if found == limit + BEYOND else int(valid.sum())
+
+
+def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], scale: float, may_go: Tensor,
+            may_come: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which candidates stay, and of which it is doubtful (M,)."""
+    threshold, offset = threshold_of(cfg), boxes.new_tensor(float(cfg['nms'].get('offset', 0)))
+    count, slack = len(boxes), score_slack(rows.scores, scale)
+    lowest = float(cfg.get('score_thr', 0))
+    valid = rows.valid & (rows.scores > lowest) & ~may_come
+    doubtful = ((rows.scores - lowest).abs() <= slack) | may_go | may_come
+    stays = torch.zeros(count, dtype=torch.bool, device=boxes.device)
+    sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0)
+    half_perimeters, areas = sides.sum(dim=1), sides.prod(dim=1)
+    # Boxes that were moved apart by their class are rounded at their new place.
+    moved = ROUNDING * (float(boxes.abs().max()) + float(rows.boxes.abs().max())) if count else 0.0
+    for row in range(count):
+        # By how much the overlap changes where the sides of both do.
+        close = CLOSE + 4 * moved * torch.minimum(half_perimeters, half_perimeters[row]) / torch.maximum(
+            areas, areas[row]).clamp(min=moved ** 2)
+        overlap = pairwise(boxes[None, row:row + 1], boxes[None, :], offset)[0, 0]
+        near = (rows.scores - rows.scores[row]).abs() <= slack + slack[row]
+        before = torch.arange(count, device=boxes.device) < row
+        stays[row] = valid[row] & ~((overlap > threshold) & before & stays).any()
+        if bool((before & ~near & stays & ~doubtful & (overlap > threshold + close)).any()):
+            # A box that is sure to stay suppresses this one, whatever else does.
+            doubtful[row] = False
+            continue
+        rivals = (before | near) & (torch.arange(count, device=boxes.device) != row) & rows.valid
+        at_border = rivals & stays.logical_or(doubtful) & ((overlap - threshold).abs() < close)
+        # Of two that tie, either may suppress the other.
+        tied = rivals & near & (overlap > threshold - close)
+        doubtful[row] |= bool((at_border | tied).any()) or bool((rivals & doubtful & (overlap > threshold - close)).any())
+    return stays, doubtful & rows.valid

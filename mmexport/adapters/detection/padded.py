@@ -1,0 +1,60 @@
+"""Export a dense detector for pictures of several sizes, padded into one batch."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..base import Adapter
+from ..specs import IMAGE, InputSpec
+
+if TYPE_CHECKING:
+    from .detection import Detection
+else:
+    # It stands before a `Detection` in the order of methods.
+    Detection = Adapter
+
+# Of the second, fourth, ... picture of a batch, the share of each side that is picture; the rest is padding.
+INSIDE = 0.75
+
+
+def with_img_shape(cls: type[Detection]) -> type[Detection]:
+    """Return a subclass whose second input is ``img_shape`` (N, 2), int64: height and width."""
+    return type(f'{cls.__name__}Padded', (_Padded, cls), {'__doc__': cls.__doc__})
+
+
+class _Padded(Detection):
+    """Clip boxes to the picture of each row of ``img_shape``, as mmdet does by the metainfo of its data samples."""
+
+    input_specs = (IMAGE, InputSpec('img_shape', ('batch', 'side'), 'int64'))
+
+    def inputs_of(self, picture: Tensor) -> tuple[Tensor, ...]:
+        """Return the picture, padded where it is one of several, and the sizes without padding."""
+        height, width = picture.shape[2:]
+        sizes = torch.tensor([[height, width], [int(INSIDE * height), int(INSIDE * width)]], device=picture.device)
+        sizes = sizes[torch.arange(picture.shape[0], device=picture.device) % 2]
+        rows, columns = torch.arange(height, device=picture.device), torch.arange(width, device=picture.device)
+        inside = (rows < sizes[:, :1])[:, None, :, None] & (columns < sizes[:, 1:])[:, None, None]
+        # The data_preprocessor pads with zeros after it has normalised.
+        padding = torch.zeros_like(picture)
+        return torch.where(inside, picture, self.preprocess.undo(padding) if self.preprocess.inside else padding), sizes
+
+    def test_data(self, *inputs: Tensor) -> dict[str, Any]:
+        samples = self.data_samples(inputs[0])
+        for sample, size in zip(samples, inputs[1].tolist(), strict=True):
+            sample.set_metainfo(dict(img_shape=tuple(size), ori_shape=tuple(size)))
+        return dict(inputs=inputs[0], data_samples=samples)
+
+    def raw(self, image: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+        return super().raw(image)
+
+    def run_with_evidence(self, image: Tensor, img_shape: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        return self.raw(image), dict(img_shape=img_shape)
+
+    def final(self, raw: tuple[Tensor, ...], image: Tensor, *img_shape: Tensor) -> tuple[Tensor, ...]:
+        # A photograph that is padded comes alone, see `without_padding`.
+        return self.kept_within(raw, img_shape[0] if img_shape else self.sizes_of(image))
+
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.close_calls_within(raw, recorded.get('img_shape', self.sizes_of(image)))

@@ -1,0 +1,96 @@
+"""Export box detection by queries: mmdet's DETR and its relatives, which suppress nothing."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import UnsupportedModelError
+from ...registry import ADAPTERS
+from ...utils.override import override
+from ..image_metas import image_metas
+from ..specs import OutputSpec
+from .candidates import rows_at
+from .decoders import owners
+from .detection import Detection
+from .evidence import score_slack
+
+# Rows after the cut that are looked at.
+BEYOND = 20
+
+
+@ADAPTERS.register_module()
+class QueryDetection(Detection):
+    """Give the boxes of mmdet's query decoders.
+
+    ``raw``: `cls_logits` (N, Q, C) and `box_preds` (N, Q, 4), centre and size as shares of the picture, of the last decoder layer.
+    ``final``: `boxes` (N, K, 4), `scores` (N, K), `labels` (N, K), the best first, and `num` (N,), which is K, the test_cfg's max_per_img.
+
+    Source: mmdet/models/dense_heads/detr_head.py (``_predict_by_feat_single``).
+    """
+
+    task = 'detection (queries)'
+    # Its decoders mask what is padding, which mmexport does not yet.
+    with_img_shape = None  # type: ignore[assignment]
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        return hasattr(model, 'forward_transformer') and hasattr(getattr(model, 'bbox_head', None), '_predict_by_feat_single')
+
+    def check_head(self) -> None:
+        owner = owners(self.head)[1]
+        if owner != 'DETRHead':
+            raise UnsupportedModelError(f'{type(self.head).__name__} decides by a _predict_by_feat_single of {owner}, which mmexport does '
+                                        'not know: use --outputs raw')
+
+    @property
+    def limit(self) -> int:
+        return int((self.head.test_cfg or {}).get('max_per_img', self.model.num_queries))
+
+    @property
+    def raw_specs(self) -> tuple[OutputSpec, ...]:
+        return (OutputSpec('cls_logits', 'float32', ('batch', 'query', 'class'), 'queries'),
+                OutputSpec('box_preds', 'float32', ('batch', 'query', 'box'), 'queries'))
+
+    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        from mmdet.structures import DetDataSample
+        samples = [DetDataSample(metainfo=meta) for meta in image_metas(image)]
+        inputs: Mapping[str, Any] = self.model.forward_transformer(self.model.extract_feat(image), samples)  # type: ignore[operator]
+        with override(self.head, 'predict_by_feat', lambda *outputs, **_: outputs):
+            outputs = self.head.predict(**inputs, batch_data_samples=samples, rescale=False)
+        return outputs[0][-1], outputs[1][-1]
+
+    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        boxes, scores, labels = self._best(raw, image, self.limit)
+        return boxes, scores, labels, (scores[:, 0] * 0).to(torch.int64) + self.limit
+
+    def _best(self, raw: tuple[Tensor, ...], image: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        logits, preds = raw
+        if self.head.loss_cls.use_sigmoid:
+            scores, pairs = logits.sigmoid().flatten(1).topk(count, dim=1)
+            labels, query = pairs % self.num_classes, torch.div(pairs, self.num_classes, rounding_mode='floor')
+        else:
+            best, classes = logits.softmax(dim=-1)[..., :-1].max(dim=-1)
+            scores, query = best.topk(count, dim=1)
+            labels = classes.gather(1, query)
+        centre, size = rows_at(preds, query).split(2, dim=2)
+        ones = torch.ones_like(centre[..., :1])
+        sides = torch.cat([ones * image.shape[3], ones * image.shape[2]], dim=2)
+        corners = [torch.minimum((centre + sign * size) * sides, sides).clamp(min=0) for sign in (-0.5, 0.5)]
+        return torch.cat(corners, dim=2), scores, labels
+
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return which rows tie at the cut with those that follow it."""
+        available = raw[0].shape[1] * (self.num_classes if self.head.loss_cls.use_sigmoid else 1)
+        boxes, scores, labels = self._best(raw, image, min(self.limit + BEYOND, available))
+        slack = score_slack(scores, float(raw[0].abs().max()))
+        if available <= self.limit:
+            return {'row_slack': slack}
+        kept, others = slice(0, self.limit), slice(self.limit, None)
+        unsure = scores[:, kept] - scores[:, self.limit, None] <= slack[:, kept] + slack[:, self.limit, None]
+        maybe = torch.cat([boxes, scores[..., None], labels[..., None].to(boxes)], dim=2)[:, others].clone()
+        apart = scores[:, self.limit - 1, None] - scores[:, others] > slack[:, others] + slack[:, self.limit - 1, None]
+        maybe[..., 5] = torch.where(apart, torch.full_like(maybe[..., 5], -1.0), maybe[..., 5])
+        return {'unsure': unsure, 'maybe': maybe, 'row_slack': slack[:, kept]}

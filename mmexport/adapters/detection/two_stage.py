@@ -1,0 +1,154 @@
+"""Export box detection in two stages: proposals of an RPN, and a head that looks at each."""
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import UnsupportedModelError
+from ...registry import ADAPTERS
+from ..specs import LOGIT_TOLERANCE, OutputSpec
+from . import masks
+from .candidates import Candidates
+from .decoders import owners
+from .detection import Detection, filled
+from .evidence import close_calls
+from .regions import (
+    HEAD_METHODS,
+    HEADS,
+    ROI_HEADS,
+    ROI_METHODS,
+    Regions,
+    candidates_of,
+    extractors_of,
+    heads_of,
+    proposals,
+    second_stage,
+    sizes_in_doubt,
+)
+from .suppression import check_suppression, kept, limit_of, places_kept
+
+GROUPS = ('rpn_scores', 'rpn_boxes', 'features')
+
+
+@ADAPTERS.register_module()
+class TwoStage(Detection):
+    """Give boxes of Faster, Cascade and Mask R-CNN, and the masks of the last.
+
+    ``raw``: the maps of the RPN, `rpn_scores_0` and `rpn_boxes_0` and so on for each level, and those that regions are cut from,
+    `features_0` and so on, (N, channels, h, w). ``final``: as `Detection`, by the test_cfg of the RoI head;
+    with masks also `masks` (N, K, h, w), logits of each row's label within its box.
+
+    Source: mmdet/models/detectors/two_stage.py.
+    """
+
+    task = 'detection (two stages)'
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        return all(hasattr(model, name) for name in ('rpn_head', 'roi_head', 'extract_feat'))
+
+    def check_head(self) -> None:
+        rpn, roi_head = self._part('rpn_head'), self._part('roi_head')
+        if owners(rpn) != ('BaseDenseHead', 'RPNHead', 'RPNHead'):
+            raise UnsupportedModelError(f'{type(rpn).__name__} makes proposals by methods of {", ".join(owners(rpn))}, which mmexport does '
+                                        'not know')
+        parts = [(roi_head, ROI_METHODS, ROI_HEADS), *((head, HEAD_METHODS, HEADS) for head in heads_of(roi_head))]
+        if self.has_masks:
+            parts += [(roi_head, ('predict_mask', '_mask_forward'), ROI_HEADS[:1]), (roi_head.mask_head, masks.METHODS, masks.HEADS)]
+        for part, names, known in parts:
+            for name in names:
+                owner = next((cls.__name__ for cls in type(part).__mro__ if name in vars(cls)), 'none')
+                if owner not in known:
+                    raise UnsupportedModelError(f'{type(part).__name__} decides by a {name} of {owner}, which mmexport does not know')
+        check_suppression(rpn.test_cfg)
+        check_suppression(roi_head.test_cfg)
+
+    def _part(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    @property
+    def has_masks(self) -> bool:
+        return getattr(self._part('roi_head'), 'mask_head', None) is not None
+
+    @property
+    def specs(self) -> tuple[OutputSpec, ...]:
+        if self.outputs == 'raw' or not self.has_masks:
+            return super().specs
+        return (*super().specs, OutputSpec('masks', 'float32', ('batch', 'row', 'mask_h', 'mask_w'), 'detections'))
+
+    @property
+    def head(self) -> Any:
+        return heads_of(self._part('roi_head'))[-1]
+
+    @property
+    def limit(self) -> int:
+        return limit_of(self._part('roi_head').test_cfg)
+
+    @property
+    def raw_specs(self) -> tuple[OutputSpec, ...]:
+        if not self.levels:
+            with torch.no_grad():
+                self.raw(next(self.model.parameters()).new_zeros(1, self.channels, 256, 256))
+        return tuple(OutputSpec(f'{name}_{level}', 'float32', ('batch', 'channel', 'h', 'w'), 'pixels')
+                     for name, count in zip(GROUPS, self.levels, strict=True) for level in range(count))
+
+    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        features = self.model.extract_feat(image)  # type: ignore[operator]
+        groups = (*self._part('rpn_head')(features), features[:extractors_of(self._part('roi_head'))[0].num_inputs])
+        self.levels = [len(group) for group in groups]
+        return tuple(level for group in groups for level in group)
+
+    def whole(self, image: Tensor) -> Any:
+        return self.final(self.raw(image), image)
+
+    def kept_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, ...]:
+        groups = self._groups(raw)
+        regions = proposals(self._part('rpn_head'), groups[:2], sizes)
+        return self._rows(groups[2], second_stage(self._part('roi_head'), groups[2], regions, sizes)[0])
+
+    def _rows(self, features: list[Tensor], candidates: Candidates) -> tuple[Tensor, ...]:
+        rows = kept(candidates, self._part('roi_head').test_cfg)
+        if not self.has_masks:
+            return rows
+        logits = masks.mask_logits(self._part('roi_head'), features, rows[0], rows[2])
+        return (*rows, logits * (torch.arange(logits.shape[1], device=logits.device) < rows[3][:, None])[..., None, None])
+
+    def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
+        """Return which rows rounding may change; doubts about proposals, and about the samples of a bin, go on to the second stage."""
+        groups, rpn, roi_head = self._groups(raw), self._part('rpn_head'), self._part('roi_head')
+        calls = close_calls(candidates_of(rpn, groups[:2], sizes), rpn.test_cfg, max(float(part.abs().max()) for part in groups[0]))
+        regions = proposals(rpn, groups[:2], sizes)
+        of_eager = second_stage(roi_head, groups[2], regions, sizes)[0]
+        maybe = calls['maybe']
+        boxes = torch.cat([regions.boxes, maybe[..., :4]], dim=1)
+        there = torch.cat([regions.valid, maybe[..., 5] >= 0], dim=1)
+        may_come = torch.cat([torch.zeros_like(regions.valid), maybe[..., 5] >= 0], dim=1)
+        may_go = torch.cat([calls['unsure'], torch.zeros_like(maybe[..., 5] >= 0)], dim=1)
+        candidates, scale, looked_at = second_stage(roi_head, groups[2], Regions(boxes, there), sizes)
+        for extractor, region in zip(extractors_of(roi_head), looked_at, strict=True):
+            may_go = may_go | sizes_in_doubt(extractor, region)
+        each = candidates.valid.shape[1] // there.shape[1]
+        doubts = close_calls(candidates, roi_head.test_cfg, float(scale), may_go.repeat_interleave(each, dim=1),
+                             may_come.repeat_interleave(each, dim=1), places_kept(of_eager, roi_head.test_cfg))
+        if self.has_masks:
+            boxes, _, labels, _, logits = self._rows(groups[2], of_eager)
+            doubts |= masks.mask_doubts(roi_head, groups[2], (boxes, labels, logits), LOGIT_TOLERANCE * float(boxes.abs().max()))
+        return doubts
+
+    def testing(self) -> AbstractContextManager[None]:
+        return masks.unpasted(self._part('roi_head')) if self.has_masks else nullcontext()
+
+    def read(self, samples: list[Any]) -> dict[str, Tensor]:
+        outputs = super().read(samples)
+        if self.has_masks:
+            predictions = [sample.pred_instances.masks[:self.limit].float() for sample in samples]
+            cells = masks.cells_of(self._part('roi_head'))
+            outputs['masks'] = torch.stack([filled(rows if len(rows) else rows.new_zeros(0, *cells), self.limit) for rows in predictions])
+        return outputs
+
+    def _groups(self, raw: tuple[Tensor, ...]) -> list[list[Tensor]]:
+        maps = iter(raw)
+        return [[next(maps) for _ in range(count)] for count in self.levels]

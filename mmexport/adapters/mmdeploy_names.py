@@ -1,0 +1,73 @@
+"""Give final outputs the names and shapes of mmdeploy.
+
+Code that was written for its files then runs unchanged with ours.
+
+Source: mmdeploy 1.3, docs/en/02-how-to-run/convert_model.md and mmdeploy/codebase/mmdet/deploy/object_detection_model.py.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigError
+from .base import Adapter
+from .specs import InputSpec, OutputSpec
+
+# By the kind of our first output.
+SPECS = {
+    'detections': (OutputSpec('dets', 'float32', ('batch', 'row', 'box and score'), 'dets'),
+                   OutputSpec('labels', 'int64', ('batch', 'row'), 'dets')),
+    'labels': (OutputSpec('output', 'int64', ('batch', 'one', 'height', 'width'), 'channel_labels'),),
+}
+
+
+def with_mmdeploy_names(cls: type[Adapter]) -> type[Adapter]:
+    """Return a subclass whose input is ``input``, and whose final outputs have mmdeploy's names.
+
+    Detections: ``dets`` (N, K, 5), boxes with their scores, and ``labels`` (N, K), zero after the last row. Label maps: ``output``
+    (N, 1, H, W) int64.
+    """
+    return type(f'{cls.__name__}AsMMDeploy', (_Renamed, cls), {'__doc__': cls.__doc__})
+
+
+class _Renamed(Adapter):
+    """Convert what the class after it in the order of methods gives."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        kind = super().specs[0].kind
+        kind = 'with masks' if any(spec.name == 'masks' for spec in super().specs) else kind
+        if self.outputs != 'final' or kind not in SPECS:
+            raise ConfigError(f"export.outputs.names='mmdeploy' is known for final detections and label maps, and these are "
+                              f'{self.outputs} outputs of {self.task}, {kind}: leave it out')
+
+    @property
+    def input_specs(self) -> tuple[InputSpec, ...]:  # type: ignore[override]
+        first, *others = super().input_specs
+        return (replace(first, name='input'), *others)
+
+    @property
+    def specs(self) -> tuple[OutputSpec, ...]:
+        return SPECS[super().specs[0].kind]
+
+    def decide(self, raw: tuple[Tensor, ...], *inputs: Tensor) -> tuple[Tensor, ...]:
+        named = self._renamed(dict(zip([spec.name for spec in super().specs], super().decide(raw, *inputs), strict=True)))
+        return tuple(named[spec.name] for spec in self.specs)
+
+    def read(self, samples: list[Any]) -> dict[str, Tensor]:
+        return self._renamed(super().read(samples))
+
+    def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
+                        evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        outputs, evidence = super().without_padding(raw, image, size, expected, evidence)
+        # What was not computed anew has its names already.
+        return outputs if outputs is expected else self._renamed(outputs), evidence
+
+    def _renamed(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if super().specs[0].kind == 'labels':
+            return dict(output=outputs['labels'].to(torch.int64).unsqueeze(1))
+        return dict(dets=torch.cat([outputs['boxes'], outputs['scores'].unsqueeze(2)], dim=2), labels=outputs['labels'])

@@ -1,0 +1,126 @@
+"""Compare detection rows for `kinds/detections`: an unordered set of boxes, limited to the K best."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .labels import MAX_NEAR
+
+# The least overlap at which a row is taken for another one that is a little off.
+SAME = 0.5
+
+
+def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
+                       tolerance: float) -> dict[str, Any]:
+    """Match rows by label, box and score, and return their metrics.
+
+    A row without a match counts as lost unless ``unsure`` says that eager might have dropped it, and a new one unless it is among those
+    that eager might have kept, ``maybe``. Boxes may be off by the tolerance times the largest coordinate, scores by the tolerance times the
+    best score, or by ``row_slack`` if that is more: what the tolerance of a logit does to its probability.
+    """
+    reach = max(float(expected['boxes'].abs().max()), 1.0)
+    best = max(float(expected['scores'].abs().max()), 1e-12)
+    rows = lost = new = wrong = doubtful = matched = 0
+    box_error = score_error = mask_error = worst = 0.0
+    mask_scale = float(expected['masks'].abs().max()) if 'masks' in expected else 0.0
+    for image, count in enumerate(map(int, expected['num'])):
+        actual_count = int(actual['num'][image])
+        if not 0 <= actual_count <= actual['scores'].shape[1]:
+            return dict(problem=f'num is {actual_count}, and there are {actual["scores"].shape[1]} rows')
+        unsure = evidence['unsure'][image].bool() if 'unsure' in evidence else torch.zeros(expected['scores'].shape[1], dtype=torch.bool)
+        rows += count
+        doubtful += int(unsure[:count].sum())
+        pairs, free = _matches(expected, actual, image, count, actual_count, reach, best)
+        for row, match in pairs:
+            if match is None:
+                lost += int(not unsure[row])
+                continue
+            box = float((expected['boxes'][image, row] - actual['boxes'][image, match]).abs().max())
+            score = float((expected['scores'][image, row] - actual['scores'][image, match]).abs())
+            allowed = max(tolerance * best, float(evidence['row_slack'][image, row]) if 'row_slack' in evidence else 0.0)
+            if unsure[row] and (box > tolerance * reach or score > allowed):
+                # It is not there, and what lies near it is another one.
+                free[match] = True
+                continue
+            matched += 1
+            box_error, score_error = max(box_error, box), max(score_error, score)
+            worst = max(worst, box / reach, score * tolerance / allowed)
+            off, over = _mask_error(expected, actual, evidence, image, row, match, tolerance * mask_scale)
+            mask_error, worst = max(mask_error, off), max(worst, over * tolerance)
+            wrong += int(box > tolerance * reach or score > allowed or over > 1)
+        new += _unexplained(actual, image, free, evidence, tolerance, reach, best)
+    metrics = dict(rows=rows, rows_lost=lost, rows_new=new, rows_wrong=wrong, rows_unsure=doubtful, box_error=box_error,
+                   score_error=score_error, best_score=best, reach=reach, matched=matched / max(rows, 1))
+    if 'masks' in expected:
+        metrics.update(mask_error=mask_error, mask_scale=mask_scale)
+    if doubtful / max(rows, 1) > MAX_NEAR:
+        return dict(problem=f'eager is unsure of {doubtful} of {rows} rows: too few are left to compare. '
+                            'Give a picture of what the model was trained on by --image, or compare --outputs raw', metrics=metrics)
+    if any(bool(actual[name][image, int(count):].any()) for image, count in enumerate(actual['num'])
+           for name in ('boxes', 'scores', 'labels', *(['masks'] if 'masks' in expected else []))):
+        return dict(problem='rows from num on are not zero', metrics=metrics)
+    share = max(rows, 1)
+    return dict(max_abs=score_error, max_rel=worst, beyond=min(1.0, (lost + new + wrong) / share),
+                lost=min(1.0, (lost + new) / share), metrics=metrics)
+
+
+def _mask_error(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor], image: int, row: int,
+                match: int, allowed: float) -> tuple[float, float]:
+    """Return by how much the mask of a row is off, and that in units of what is allowed: what its box's tolerance does to it."""
+    if 'masks' not in expected or ('mask_unsure' in evidence and bool(evidence['mask_unsure'][image, row])):
+        return 0.0, 0.0
+    off = float((expected['masks'][image, row] - actual['masks'][image, match]).abs().max())
+    allowed += float(evidence['mask_slack'][image, row]) if 'mask_slack' in evidence else 0.0
+    return off, off / max(allowed, 1e-12)
+
+
+def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, count: int, actual_count: int, reach: float,
+             best: float) -> tuple[list[tuple[int, int | None]], Tensor]:
+    """Return for each expected row its match, and which rows of `actual` were not used. The nearest pairs are matched first."""
+    boxes, others = expected['boxes'][image, :count], actual['boxes'][image, :actual_count]
+    free = torch.ones(actual_count, dtype=torch.bool)
+    if not count or not actual_count:
+        return [(row, None) for row in range(count)], free
+    same = expected['labels'][image, :count, None] == actual['labels'][image, :actual_count]
+    apart = (boxes[:, None] - others).abs().amax(dim=2) / reach
+    apart = apart + (expected['scores'][image, :count, None] - actual['scores'][image, :actual_count]).abs() / best
+    apart = torch.where(same & (overlaps(boxes, others) >= SAME), apart, torch.full_like(apart, float('inf')))
+    matches: dict[int, int] = {}
+    for pair in apart.flatten().argsort(stable=True).tolist():
+        row, match = divmod(pair, actual_count)
+        if not torch.isfinite(apart[row, match]):
+            break
+        if row not in matches and bool(free[match]):
+            matches[row] = match
+            free[match] = False
+    return [(row, matches.get(row)) for row in range(count)], free
+
+
+def _unexplained(actual: Mapping[str, Tensor], image: int, free: Tensor, evidence: Mapping[str, Tensor], tolerance: float, reach: float,
+                 best: float) -> int:
+    """Return how many rows of `actual` that match nothing eager could not have kept either."""
+    maybe = evidence['maybe'][image].clone() if 'maybe' in evidence else torch.zeros(0, 6)
+    allowed = torch.full_like(maybe[:, 4], tolerance * best)
+    if 'maybe_slack' in evidence:
+        allowed = torch.maximum(allowed, evidence['maybe_slack'][image])
+    count = 0
+    for row in free.nonzero()[:, 0].tolist():
+        fits = ((maybe[:, :4] - actual['boxes'][image, row]).abs().amax(dim=1) <= tolerance * reach) & (
+            (maybe[:, 4] - actual['scores'][image, row]).abs() <= allowed) & (maybe[:, 5] == actual['labels'][image, row])
+        if bool(fits.any()):
+            maybe[int(fits.nonzero()[0, 0]), 5] = -1
+        else:
+            count += 1
+    return count
+
+
+def overlaps(boxes: Tensor, others: Tensor) -> Tensor:
+    """Return the intersection over union (A, B) of boxes (A, 4) and (B, 4); 1 for two that are equal."""
+    sides = (torch.minimum(boxes[:, None, 2:], others[:, 2:]) - torch.maximum(boxes[:, None, :2], others[:, :2])).clamp(min=0)
+    shared = sides.prod(dim=2)
+    areas, other_areas = ((part[:, 2:] - part[:, :2]).clamp(min=0).prod(dim=1) for part in (boxes, others))
+    iou = shared / (areas[:, None] + other_areas - shared).clamp(min=1e-12)
+    return torch.where((boxes[:, None] == others).all(dim=2), torch.ones_like(iou), iou)

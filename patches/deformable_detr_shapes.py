@@ -1,0 +1,83 @@
+"""Replace the level shapes of mmdet's Deformable DETR: they stay sizes."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mmexport.errors import PatchError
+from mmexport.patching import Patch
+from mmexport.registry import PATCHES
+
+
+@PATCHES.register_module()
+class DeformableDetrShapes(Patch):
+    """Hand level shapes on as sizes. A tensor would have to be read back to make grids by.
+
+    ``pre_transformer`` puts the sizes into a tensor, and the encoder's reference points and the proposals of two-stage decoders (DINO
+    inherits both) make ``torch.linspace`` of its elements: exporters without data-dependent shapes cannot. Pictures fill their input, as
+    where upstream makes no masks; others are refused. Everything else is as upstream.
+
+    Sources: mmdet/models/detectors/deformable_detr.py and mmdet/models/layers/transformer/deformable_detr_layers.py.
+    """
+
+    targets = ('mmdet.models.detectors.deformable_detr.DeformableDETR.pre_transformer',
+               'mmdet.models.detectors.deformable_detr.DeformableDETR.gen_encoder_output_proposals',
+               'mmdet.models.layers.transformer.deformable_detr_layers.DeformableDetrTransformerEncoder.get_encoder_reference_points')
+    upstream = 'mmdet 3.3.0'
+
+    def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        replacements: dict[str, Callable[..., Any]] = {'pre_transformer': pre_transformer, 'gen_encoder_output_proposals': proposals}
+        return replacements.get(target.rsplit('.', 1)[1], references)
+
+
+def pre_transformer(model: Any, mlvl_feats: Sequence[Tensor], batch_data_samples: Sequence[Any] = ()) -> tuple[dict[str, Any], ...]:
+    _refuse_padding(batch_data_samples)
+    positions = [model.positional_encoding(None, input=feat).flatten(2).permute(0, 2, 1) + model.level_embed[level].view(1, 1, -1)
+                 for level, feat in enumerate(mlvl_feats)]
+    shared = dict(spatial_shapes=[(feat.shape[2], feat.shape[3]) for feat in mlvl_feats], level_start_index=None,
+                  valid_ratios=mlvl_feats[0].new_ones(mlvl_feats[0].shape[0], len(mlvl_feats), 2))
+    feat = torch.cat([feat.flatten(2).permute(0, 2, 1) for feat in mlvl_feats], dim=1)
+    return dict(shared, feat=feat, feat_mask=None, feat_pos=torch.cat(positions, dim=1)), dict(shared, memory_mask=None)
+
+
+def references(spatial_shapes: Sequence[tuple[Any, Any]], valid_ratios: Tensor, device: Any) -> Tensor:
+    """Return the centre of every place as a share of its level (N, places, levels, 2)."""
+    levels = []
+    for level, (height, width) in enumerate(spatial_shapes):
+        rows, columns = _centres(height, valid_ratios), _centres(width, valid_ratios)
+        ratios = valid_ratios[:, None, level]
+        x = columns[None, :].expand(height, -1).reshape(1, -1) / (ratios[..., 0] * width)
+        y = rows[:, None].expand(-1, width).reshape(1, -1) / (ratios[..., 1] * height)
+        levels.append(torch.stack([x, y], dim=-1))
+    return torch.cat(levels, dim=1)[:, :, None] * valid_ratios[:, None]
+
+
+def proposals(model: Any, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor]:
+    """Return the memory and the unactivated boxes of its places, those near the border masked."""
+    boxes = []
+    for level, (height, width) in enumerate(spatial_shapes):
+        x = (_centres(width, memory) / width)[None, :].expand(height, -1)
+        y = (_centres(height, memory) / height)[:, None].expand(-1, width)
+        sides = torch.full_like(x, 0.05 * 2.0 ** level)
+        boxes.append(torch.stack([x, y, sides, sides], dim=-1).reshape(1, -1, 4))
+    shares = torch.cat(boxes, dim=1).expand(memory.shape[0], -1, -1)
+    inside = ((shares > 0.01) & (shares < 0.99)).all(dim=-1, keepdim=True)
+    unactivated = torch.log(shares / (1 - shares)).masked_fill(~inside, float('inf'))
+    memory = model.memory_trans_norm(model.memory_trans_fc(memory.masked_fill(~inside, 0.0)))
+    return memory, unactivated
+
+
+def _centres(side: Any, like: Tensor) -> Tensor:
+    return torch.arange(side, device=like.device, dtype=torch.float32) + 0.5
+
+
+def _refuse_padding(samples: Sequence[Any]) -> None:
+    for meta in (sample.metainfo for sample in samples):
+        if meta['img_shape'] is meta['batch_input_shape']:
+            continue  # An adapter's own, of symbolic sizes perhaps, which comparing would fix.
+        if any(int(inner) != int(outer) for inner, outer in zip(meta['img_shape'], meta['batch_input_shape'], strict=True)):
+            raise PatchError(f"a picture of {tuple(meta['img_shape'])} in an input of {tuple(meta['batch_input_shape'])}: an exported "
+                             'Deformable DETR takes pictures that fill its input')

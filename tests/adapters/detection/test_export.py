@@ -1,0 +1,32 @@
+"""Test that detectors are exported and verified: a file's boxes are eager's at sizes that were not traced, and in batches."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mmexport import Exporter
+from tests.detectors import QUERIES, STAGES, seeded_detector, tiny_detector
+
+FORMATS = ('torchscript', 'onnx', 'torch_export', 'openvino')
+
+
+def exported(name: str, formats: tuple[str, ...], folder: Path) -> None:
+    report, = Exporter(tiny_detector(name, backends=list(formats)), None, folder, model=seeded_detector(name), diagnose=False).run()
+    assert report.passed, report.reasons
+    assert {artifact.backend for artifact in report.artifacts} == set(formats)
+    for check in report.checks:
+        rows = [row for row in check.rows if row.output == 'detections' and not row.again]
+        assert len(rows) > 4 and all(row.metrics['rows'] >= 5 for row in rows)
+        raw = {'cls_logits', 'box_preds'} if name in QUERIES else {'rpn_boxes_0', 'features_0'} if name in STAGES else {'boxes_0'}
+        assert {row.output for row in check.rows} >= raw, 'raw outputs are compared too'
+
+
+def test_a_detector_goes_to_torchscript(tmp_path: Path) -> None:
+    exported('atss', ('torchscript',), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['retinanet', 'rtmdet', 'yolox', 'dino', 'mask_rcnn'])
+def test_detectors_go_to_every_format(name: str, tmp_path: Path) -> None:
+    exported(name, FORMATS, tmp_path)

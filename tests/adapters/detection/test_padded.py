@@ -1,0 +1,70 @@
+"""Test detectors whose pictures are padded into one batch: ``img_shape`` tells where each ends, and boxes end there."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from mmexport import Exporter
+from mmexport.adapters import build_adapter
+from mmexport.checker.detections import compare_detections
+from mmexport.checker.kinds.detections import NAMES
+from mmexport.checker.samples import read_samples
+from mmexport.errors import ConfigError
+from mmexport.verification.test_step import run_test_step_on
+from tests.detectors import seeded_detector, tiny_detector
+from tests.tiny import SHAPE
+
+PADDED = dict(shape=SHAPE, img_shape=True)
+
+
+@pytest.mark.parametrize('name', ['atss', 'fcos'])
+def test_boxes_of_a_padded_batch_are_those_of_test_step(name: str) -> None:
+    adapter = build_adapter(seeded_detector(name), img_shape=True)
+    picture = torch.randn(3, 3, 128, 160, generator=torch.Generator().manual_seed(1)) * 60
+    inputs = adapter.network_inputs(picture)
+    assert inputs[1].tolist() == [[128, 160], [96, 120], [128, 160]]
+    assert not inputs[0][1, :, 96:].any() and not inputs[0][1, :, :, 120:].any() and inputs[0][0, :, 96:].any()
+    with torch.no_grad():
+        raw, recorded = adapter.run_with_evidence(*inputs)
+        outputs = dict(zip(NAMES, adapter.decide(raw, *inputs), strict=True))
+        expected = adapter.read(run_test_step_on(adapter, *inputs))
+        result = compare_detections(outputs, expected, adapter.evidence(raw, inputs[0], recorded), 1e-4)
+    assert result['beyond'] == 0 and result['metrics']['rows'] > 30
+    assert float(outputs['boxes'][1, :, 2].max()) <= 120 < float(outputs['boxes'][0, :, 2].max())
+
+
+@pytest.mark.parametrize('backend', ['torchscript', 'onnx', pytest.param('torch_export', marks=pytest.mark.slow),
+                                     pytest.param('openvino', marks=pytest.mark.slow)])
+def test_a_file_takes_the_sizes_of_padded_pictures(backend: str, tmp_path: Path) -> None:
+    cfg = tiny_detector('atss', backends=[backend], inputs=PADDED)
+    report, = Exporter(cfg, None, tmp_path, model=seeded_detector('atss'), diagnose=False).run()
+    assert report.passed, report.reasons
+    image, img_shape = report.artifacts[0].manifest['inputs']
+    assert (image['name'], img_shape['name'], img_shape['dtype'], img_shape['dynamic']) == ('image', 'img_shape', 'int64', ['batch'])
+    samples, _ = read_samples(report.artifacts[0].folder / 'samples.npz')
+    assert any(len(sample.file_inputs[1].unique(dim=0)) == 2 for sample in samples), 'a padded batch of two sizes was checked'
+    assert sum(check.passed is True for check in report.pipelines) > 3
+
+
+def test_a_file_that_ignores_the_padding_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mmexport.backends.torchscript.backend import TorchScript
+    lower = TorchScript.lower
+
+    def spoiled(self: TorchScript, adapter: object, *args: object) -> object:
+        with monkeypatch.context() as changed:
+            changed.setattr(type(adapter), 'final', lambda self, raw, image, img_shape: self.kept_within(raw, self.sizes_of(image)))
+            return lower(self, adapter, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TorchScript, 'lower', spoiled)
+    cfg = tiny_detector('atss', backends=['torchscript'], inputs=PADDED)
+    report, = Exporter(cfg, None, tmp_path, model=seeded_detector('atss'), diagnose=False).run()
+    assert report.passed is False
+    assert any('batch' in reason for reason in report.reasons)
+
+
+@pytest.mark.parametrize('name', ['detr'])
+def test_decoders_of_queries_refuse_it(name: str) -> None:
+    with pytest.raises(ConfigError, match='known for dense and two-stage detectors'):
+        build_adapter(seeded_detector(name), img_shape=True)

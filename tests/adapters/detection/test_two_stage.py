@@ -1,0 +1,175 @@
+"""Test detectors of two stages: their boxes are those of mmdet, doubts of the first stage reach the second, and faults are caught."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mmexport import Exporter
+from mmexport.adapters import build_adapter
+from mmexport.adapters.detection import masks, regions
+from mmexport.adapters.detection.masks import mask_logits
+from mmexport.adapters.detection.regions import CLOSE, sizes_in_doubt
+from mmexport.checker.detections import compare_detections
+from mmexport.compat import provide_mmcv_ext
+from mmexport.errors import ConfigError, UnsupportedModelError
+from mmexport.inputs.synthetic import picture
+from mmexport.ops.roi_align import forms
+from mmexport.verification.test_step import run_test_step_on
+from tests.detectors import STAGES, seeded_detector, tiny_detector
+
+provide_mmcv_ext()
+
+
+@pytest.mark.parametrize('size', [(128, 160), (97, 161)])
+@pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.slow) if name == 'double_head' else name for name in STAGES])
+def test_they_are_those_of_test_step(name: str, size: tuple[int, int]) -> None:
+    adapter = build_adapter(seeded_detector(name))
+    image = picture((2, 3, *size), 3, adapter)
+    with torch.no_grad():
+        raw, _ = adapter.run_with_evidence(image)
+        expected = dict(zip([spec.name for spec in adapter.specs], adapter.final(raw, image), strict=True))
+        evidence = adapter.evidence(raw, image, {})
+        read = adapter.read(run_test_step_on(adapter, image))
+    assert int(expected['num'].min()) > 20 and len(expected['labels'].unique()) > 5
+    assert ('masks' in expected) is (name == 'mask_rcnn')
+    result = compare_detections(expected, read, evidence, 1e-5)
+    assert result.get('problem') is None and result['beyond'] == 0, result
+    assert float(evidence['unsure'].float().mean()) < 0.4
+
+
+def test_proposals_are_those_of_mmdet() -> None:
+    model = seeded_detector('faster_rcnn')
+    adapter = build_adapter(model)
+    image = picture((2, 3, 128, 160), 5, adapter)
+    with torch.no_grad():
+        features = model.extract_feat(image)  # type: ignore[operator]
+        expected = model.rpn_head.predict(features, adapter.data_samples(image), rescale=False)  # type: ignore[operator, union-attr]
+        answer = regions.proposals(model.rpn_head, model.rpn_head(features)[:2], adapter.sizes_of(image))  # type: ignore[operator, attr-defined]
+    for number, rows in enumerate(expected):
+        assert int(answer.valid[number].sum()) == len(rows) > 50
+        assert float((answer.boxes[number, :len(rows)] - rows.bboxes).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize(('side', 'doubt'), [(112.0 * (1 + CLOSE / 4), True), (112.0, True), (120.3, False), (56.0, True), (55.0, False)])
+def test_a_region_between_two_levels_or_two_numbers_of_samples_is_in_doubt(side: float, doubt: bool) -> None:
+    """The second level begins at 112 px; of the first, a bin has two cells at 56 px, which is exact if it ends with the picture."""
+    extractor = copy.deepcopy(seeded_detector('faster_rcnn').roi_head.bbox_roi_extractor)
+    exact = side == 56.0
+    boxes = torch.tensor([[[0.0, 0.0, side * (1 + CLOSE / 5 if exact else 1), side]]])
+    assert bool(sizes_in_doubt(extractor, boxes)) is doubt
+
+
+def quick(name: str = 'faster_rcnn') -> Any:
+    return tiny_detector(name, backends=['torchscript'], verify=dict(shapes=[(161, 97)], noises=1, batch=2))
+
+
+def next_level(levels: Any, rois: Tensor, level: Tensor, settings: Any) -> Tensor:
+    return forms.bags(levels, rois, (level + 1).clamp(max=len(levels) - 1), settings)
+
+
+def not_aligned(levels: Any, rois: Tensor, level: Tensor, settings: Any) -> Tensor:
+    return forms.bags(levels, rois, level, settings._replace(aligned=False))
+
+
+def two_samples(levels: Any, rois: Tensor, level: Tensor, settings: Any) -> Tensor:
+    return forms.bags(levels, rois, level, settings._replace(sampling_ratio=2))
+
+
+def first_picture(levels: Any, rois: Tensor, level: Tensor, settings: Any) -> Tensor:
+    return forms.bags(levels, torch.cat([torch.zeros_like(rois[:, :1]), rois[:, 1:]], dim=1), level, settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('fault', [next_level, not_aligned, two_samples, first_picture])
+def test_a_planted_fault_is_caught(fault: Callable[..., Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def planted(*args: Any) -> Tensor:
+        return (fault if torch.jit.is_tracing() else forms.roi_align)(*args)
+
+    monkeypatch.setattr(import_module('mmexport.patches.roi_align'), 'roi_align', planted)
+    report, = Exporter(quick(), None, tmp_path, model=seeded_detector('faster_rcnn'),
+                       diagnose=False).run()
+    assert report.passed is False
+    assert any('detections' in reason for reason in report.reasons), report.reasons
+
+
+@pytest.mark.slow
+def test_a_threshold_of_the_proposals_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = regions.kept
+
+    def planted(candidates: Any, cfg: Any) -> Any:
+        if torch.jit.is_tracing():
+            cfg = copy.deepcopy(cfg)
+            cfg.update(nms=dict(type='nms', iou_threshold=0.6))
+        return kept(candidates, cfg)
+
+    monkeypatch.setattr(regions, 'kept', planted)
+    report, = Exporter(quick(), None, tmp_path, model=seeded_detector('faster_rcnn'),
+                       diagnose=False).run()
+    assert report.passed is False
+
+
+def of_next_label(roi_head: Any, features: list[Tensor], boxes: Tensor, labels: Tensor) -> Tensor:
+    return mask_logits(roi_head, features, boxes, (labels + 1) % 12)
+
+
+def of_another_row(roi_head: Any, features: list[Tensor], boxes: Tensor, labels: Tensor) -> Tensor:
+    return mask_logits(roi_head, features, boxes, labels).roll(1, dims=1)
+
+
+def boxes_off(roi_head: Any, features: list[Tensor], boxes: Tensor, labels: Tensor) -> Tensor:
+    return mask_logits(roi_head, features, boxes + 2, labels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('fault', [of_next_label, of_another_row, boxes_off])
+def test_a_wrong_mask_is_caught(fault: Callable[..., Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def planted(*args: Any) -> Tensor:
+        return (fault if torch.jit.is_tracing() else mask_logits)(*args)
+
+    monkeypatch.setattr(masks, 'mask_logits', planted)
+    report, = Exporter(quick('mask_rcnn'), None, tmp_path, model=seeded_detector('mask_rcnn'), diagnose=False).run()
+    assert report.passed is False
+    assert any('detections' in reason for reason in report.reasons), report.reasons
+
+
+@pytest.mark.parametrize(('path', 'words'), [
+    ('cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py', 'predict_mask of CascadeRoIHead'),
+    ('grid_rcnn/grid-rcnn_r50_fpn_gn-head_2x_coco.py', 'Grid'),
+    ('guided_anchoring/ga-faster-rcnn_r50-caffe_fpn_1x_coco.py', 'makes proposals by')])
+def test_what_is_not_known_is_refused_in_words(path: str, words: str) -> None:
+    from mmexport.model.build import build_model
+    from mmexport.model.config import load_config
+    cfg = load_config(f'mmdet::{path}')
+    cfg.model.backbone.init_cfg = None
+    model = build_model(cfg)
+    with pytest.raises(UnsupportedModelError, match=words):
+        build_adapter(model)
+
+
+def test_mmdeploys_names_are_refused_with_masks_and_given_without() -> None:
+    with pytest.raises(ConfigError, match='detection \\(two stages\\), with masks: leave it out'):
+        build_adapter(seeded_detector('mask_rcnn'), names='mmdeploy')
+    assert [spec.name for spec in build_adapter(seeded_detector('faster_rcnn'), names='mmdeploy').specs] == ['dets', 'labels']
+
+
+def test_padding_is_left_out_of_regions_too() -> None:
+    """Boxes end with the picture in both stages where the file is told where it ends."""
+    model = seeded_detector('faster_rcnn')
+    adapter = build_adapter(model, img_shape=True)
+    image = picture((2, 3, 128, 160), 4, adapter)
+    inputs = adapter.network_inputs(image)
+    with torch.no_grad():
+        raw, recorded = adapter.run_with_evidence(*inputs)
+        expected = dict(zip([spec.name for spec in adapter.specs], adapter.final(raw, *inputs), strict=True))
+        evidence = adapter.evidence(raw, inputs[0], recorded)
+        read = adapter.read(run_test_step_on(adapter, *inputs))
+    assert inputs[1].tolist() == [[128, 160], [96, 120]]
+    assert float(expected['boxes'][1, :, 2].max()) <= 120
+    assert compare_detections(expected, read, evidence, 1e-5)['beyond'] == 0

@@ -1,0 +1,130 @@
+"""Test files with mmdeploy's names: they are verified, and a client that was written for mmdeploy's files reads them."""
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from benchmarks.scenes import objects
+from benchmarks.train_detectors import CONFIGS, VALIDATION, predicted
+from mmexport import Exporter
+from mmexport.checker.kinds import dets
+from mmexport.cli.main import run
+from mmexport.errors import ConfigError
+from mmexport.model.build import load_model
+from mmexport.model.config import export_section, load_config
+from tests.detectors import seeded_detector, tiny_detector
+from tests.tiny import seeded, tiny
+
+MMDEPLOY = dict(names='mmdeploy')
+SIZE = (128, 192)
+
+
+def assert_same_boxes(boxes: Any, expected: Any) -> None:
+    """Match boxes in any order: scores that rounding makes equal may trade places."""
+    assert boxes.shape == expected.shape
+    distance = np.abs(boxes[:, None] - np.asarray(expected)[None]).max(-1)
+    assert distance[linear_sum_assignment(distance)].max(initial=0) < 2e-2
+
+
+@pytest.fixture(scope='module')
+def detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp('detector')
+    config = CONFIGS / 'rtmdet_shapes.py'
+    assert run(['export', str(config), str(config.with_suffix('.pth')), '--work-dir', str(folder), '--quiet', '--backend', 'onnx',
+                'torchscript', '--cfg-options', 'export.outputs.names=mmdeploy']) == 0
+    return folder
+
+
+def test_detections_are_dets_and_labels(detector: Path) -> None:
+    session = onnxruntime.InferenceSession(str(detector / 'onnx' / 'model.onnx'), providers=['CPUExecutionProvider'])
+    assert [value.name for value in session.get_inputs()] == ['input']
+    assert [value.name for value in session.get_outputs()] == ['dets', 'labels']
+    boxes, labels = session.run(None, {'input': np.zeros((2, 3, *SIZE), np.float32)})
+    assert boxes.shape[::2] == (2, 5) and labels.shape == boxes.shape[:2]
+
+
+def test_rtmlib_finds_the_boxes_of_the_model(detector: Path) -> None:
+    """It pads, normalises, and drops scores below its threshold."""
+    rtmlib = pytest.importorskip('rtmlib', reason='rtmlib is not installed')
+    cfg = load_config(CONFIGS / 'rtmdet_shapes.py')
+    model, _ = load_model(cfg, str(CONFIGS / 'rtmdet_shapes.pth'))
+    rule = cfg.model.data_preprocessor
+    with contextlib.redirect_stdout(io.StringIO()):
+        client = rtmlib.RTMDet(str(detector / 'onnx' / 'model.onnx'), SIZE, mean=tuple(rule.mean), std=tuple(rule.std), score_thr=0.3)
+    count = 0
+    for seed in VALIDATION:
+        picture, _, _ = objects(seed, *SIZE)
+        expected = predicted(model, picture)
+        boxes = np.asarray(client(picture))
+        assert_same_boxes(boxes, expected['boxes'][expected['scores'] > 0.3])
+        count += len(boxes)
+    assert count > 20
+
+
+@pytest.mark.slow
+def test_rtmlib_finds_the_boxes_of_a_yolox(tmp_path: Path) -> None:
+    """Pictures are not normalised; the client's own threshold is 0.3."""
+    rtmlib = pytest.importorskip('rtmlib', reason='rtmlib is not installed')
+    model = seeded_detector('yolox')
+    report, = Exporter(tiny_detector('yolox', backends=['onnx'], outputs=MMDEPLOY), None, tmp_path, model=model, diagnose=False).run()
+    assert report.passed, report.reasons
+    with contextlib.redirect_stdout(io.StringIO()):
+        client = rtmlib.YOLOX(str(report.artifacts[0].file), SIZE)
+    count = 0
+    for seed in VALIDATION[:5]:
+        picture, _, _ = objects(seed, *SIZE)
+        expected = predicted(model, picture)
+        boxes = np.asarray(client(picture))
+        # mmdet's head has no limit, and the file gives the best 300.
+        assert_same_boxes(boxes, expected['boxes'][expected['scores'] > 0.3][:300])
+        count += len(boxes)
+    assert count > 5
+
+
+@pytest.mark.parametrize('backend', ['torchscript', 'onnx'])
+def test_a_label_map_is_output(backend: str, tmp_path: Path) -> None:
+    report, = Exporter(tiny('fcn', backends=[backend], outputs=MMDEPLOY), model=seeded('fcn'), work_dir=tmp_path, diagnose=False).run()
+    assert report.passed, report.reasons
+    manifest = report.artifacts[0].manifest
+    assert [value['name'] for value in manifest['inputs']] == ['input']
+    output, = (value for value in manifest['outputs'] if value['kind'] == 'channel_labels')
+    assert (output['name'], output['dtype'], list(output['axes'])) == ('output', 'int64', ['batch', 'one', 'height', 'width'])
+    assert sum(check.passed is True for check in report.pipelines) > 3
+
+
+def test_a_wrong_row_is_found() -> None:
+    rows = torch.rand(1, 20, 5).sort(dim=1).values * torch.tensor([100, 100, 100, 100, 1])
+    outputs = dict(dets=torch.cat([rows[..., :2], rows[..., :2] + 30, rows[..., 4:]], dim=2), labels=torch.randint(0, 3, (1, 20)))
+    outputs['dets'][:, 15:], outputs['labels'][:, 15:] = 0, 0
+
+    def beyond(**changed: Any) -> float:
+        return float(dets.compare(('dets', 'labels'), outputs, {**outputs, **changed}, {}, 1e-4, None)['beyond'])
+
+    assert beyond() == 0
+    assert beyond(labels=(outputs['labels'] + 1) % 3 * (outputs['dets'][..., 4] > 0)) > 0
+    assert beyond(dets=outputs['dets'] * torch.tensor([1.05, 1, 1.05, 1, 1])) > 0
+    assert list(dets.classes('labels', outputs)) == list(outputs['labels'][0, :15])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(('outputs', 'words'), [
+    (dict(names='mmdeply'), 'is it meant to be mmdeploy'),
+    (dict(name='mmdeploy'), 'is it meant to be names'),
+    (dict(names='mmdeploy', level='raw'), 'final detections and label maps')])
+def test_what_does_not_fit_is_refused(outputs: dict[str, str], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=words):
+        cfg = tiny('fcn', outputs=outputs)
+        export_section(cfg)
+        Exporter(cfg, model=seeded('fcn'), work_dir=tmp_path).run()
+
+
+def test_panoptic_maps_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='panoptic'):
+        Exporter(tiny('mask2former_r50', outputs=MMDEPLOY), model=seeded('mask2former_r50'), work_dir=tmp_path).run()

@@ -1,0 +1,107 @@
+"""Make small variants of mmdet's detectors: the classes of the installed package, few channels and classes.
+
+SSD is not among them: its head has no `loss_cls`, which mmdet 3.3.0 itself asks for in ``_predict_by_feat_single``.
+"""
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from torch import nn
+
+from mmexport.model.build import build_model
+from mmexport.model.config import load_config
+from mmexport.seeding import seed_model
+from tests.tiny import SHAPE, _divide, _explicit_defaults
+
+CONFIGS = {
+    'retinanet': 'retinanet/retinanet_r50_fpn_1x_coco.py',
+    'fcos': 'fcos/fcos_r50-caffe_fpn_gn-head_1x_coco.py',
+    'atss': 'atss/atss_r50_fpn_1x_coco.py',
+    'gfl': 'gfl/gfl_r50_fpn_1x_coco.py',
+    'rtmdet': 'rtmdet/rtmdet_tiny_8xb32-300e_coco.py',
+    'yolox': 'yolox/yolox_tiny_8xb8-300e_coco.py',
+    'fsaf': 'fsaf/fsaf_r50_fpn_1x_coco.py',
+    'vfnet': 'vfnet/vfnet_r50_fpn_1x_coco.py',
+    'freeanchor': 'free_anchor/freeanchor_r50_fpn_1x_coco.py',
+    'ddod': 'ddod/ddod_r50_fpn_1x_coco.py',
+    'autoassign': 'autoassign/autoassign_r50-caffe_fpn_1x_coco.py',
+    'yolof': 'yolof/yolof_r50-c5_8xb8-1x_coco.py',
+    'nasfcos': 'nas_fcos/nas-fcos_r50-caffe_fpn_nashead-gn-head_4xb4-1x_coco.py',
+    'foveabox': 'foveabox/fovea_r50_fpn_4xb4-1x_coco.py',
+    'reppoints': 'reppoints/reppoints-moment_r50_fpn_1x_coco.py',
+    'yolov3': 'yolo/yolov3_mobilenetv2_8xb24-320-300e_coco.py',
+}
+QUERIES = {
+    'detr': 'detr/detr_r50_8xb2-150e_coco.py',
+    'conditional_detr': 'conditional_detr/conditional-detr_r50_8xb2-50e_coco.py',
+    'dab_detr': 'dab_detr/dab-detr_r50_8xb2-50e_coco.py',
+    'deformable_detr': 'deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
+    'dino': 'dino/dino-4scale_r50_8xb2-12e_coco.py',
+}
+STAGES = {
+    'faster_rcnn': 'faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py',
+    'cascade_rcnn': 'cascade_rcnn/cascade-rcnn_r50_fpn_1x_coco.py',
+    'libra_rcnn': 'libra_rcnn/libra-faster-rcnn_r50_fpn_1x_coco.py',
+    'dynamic_rcnn': 'dynamic_rcnn/dynamic-rcnn_r50_fpn_1x_coco.py',
+    'double_head': 'double_heads/dh-faster-rcnn_r50_fpn_1x_coco.py',
+    'mask_rcnn': 'mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py',
+    'dcn': 'dcn/faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco.py',
+}
+ALL = {**CONFIGS, **QUERIES, **STAGES}
+# Their necks join maps of equal size only.
+MULTIPLES = ('rtmdet', 'yolov3', 'yolox')
+CLASSES = 12
+
+
+def tiny_detector(name: str, **export: Any) -> Config:
+    """Return the config of a detector, made small, with `export` as its export section."""
+    cfg = load_config('mmdet::' + ALL[name])
+    cfg.model.backbone.pop('init_cfg', None)
+    _explicit_defaults(cfg.model.backbone)
+    if cfg.model.backbone.type == 'ResNet':
+        # The layers of query decoders know one width only.
+        _divide({} if name in QUERIES else {key: value for key, value in cfg.model.items() if key != 'backbone'}, 4)
+        neck = cfg.model.neck[0] if isinstance(cfg.model.neck, list) else cfg.model.neck
+        neck.in_channels = [width // 4 for width in (256, 512, 1024, 2048)][-len(neck.in_channels):] \
+            if isinstance(neck.in_channels, list) else 512
+    if name in QUERIES:
+        # Two-stage decoders choose among the places of the picture.
+        cfg.model.update(num_queries=100, test_cfg=dict(max_per_img=60))
+    for part in ('encoder', 'decoder'):
+        if part in cfg.model:
+            cfg.model[part].num_layers = 2
+    heads = cfg.model.roi_head.bbox_head if name in STAGES else cfg.model.bbox_head
+    for head in heads if isinstance(heads, list) else [heads]:
+        head.num_classes = CLASSES
+    if name in STAGES:
+        cfg.model.test_cfg.rpn.update(nms_pre=200, max_per_img=100)
+    if name == 'mask_rcnn':
+        cfg.model.roi_head.mask_head.update(num_classes=CLASSES, num_convs=2, conv_out_channels=32)
+        cfg.model.test_cfg.rcnn.max_per_img = 40
+    if name == 'gfl':
+        # The head's own default, written out for `_widen_groups`.
+        cfg.model.bbox_head.norm_cfg = dict(type='GN', num_groups=32, requires_grad=True)
+    _widen_groups(cfg.model)
+    other = (160, 96) if name in MULTIPLES else (161, 97)
+    section = dict(inputs=dict(shape=SHAPE), verify=dict(shapes=[other], noises=2, batch=3))
+    cfg.export = {**section, **export}
+    return cfg
+
+
+def _widen_groups(node: Any) -> None:
+    """Keep 16 channels a group, for the norm of two values is their sign, however near they are."""
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, (list, tuple)) else ():
+        if isinstance(value, dict) and 'num_groups' in value:
+            value['num_groups'] = 4
+        _widen_groups(value)
+
+
+@cache
+def seeded_detector(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    model = build_model(tiny_detector(name))
+    seed_model(model, 0, SHAPE[2:])
+    return model

@@ -1,0 +1,78 @@
+"""Test that the first boxes that stay are those of greedy suppression, as the reference kernel computes it."""
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from mmexport.ops.nms import first_kept
+from mmexport.ops.nms.first import BLOCK
+from mmexport.ops.nms.reference import nms
+from mmexport.ops.op import with_forms
+
+
+def crowd(seed: int, count: int, spread: float = 100.0) -> tuple[Tensor, Tensor]:
+    """Draw boxes (2, M, 4), the best first, on whole pixels (ties, equal boxes, boxes without area), and which take part."""
+    generator = torch.Generator().manual_seed(seed)
+    corner = (torch.rand(2, count, 2, generator=generator) * spread).round()
+    sides = (torch.rand(2, count, 2, generator=generator) * 30).round()
+    return torch.cat([corner, corner + sides], dim=2), torch.rand(2, count, generator=generator) < 0.9
+
+
+def chained(count: int) -> Tensor:
+    """Make boxes of which each overlaps the next one too much: every second one stays."""
+    left = torch.arange(count) * 4.0
+    return torch.stack([left, torch.zeros(count), left + 10, torch.full((count,), 10.0)], dim=1)[None]
+
+
+def expected(boxes: Tensor, taking: Tensor, limit: int, threshold: float, offset: int) -> Tensor:
+    places = taking.nonzero()[:, 0]
+    scores = torch.arange(len(places), 0, -1).float()
+    return places[nms(boxes[places], scores, threshold, offset)][:limit] if len(places) else places
+
+
+@pytest.mark.parametrize('form', ['script', 'while_loop'])
+@pytest.mark.parametrize('count', [1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 700])
+@pytest.mark.parametrize('limit', [3, 100])
+def test_they_are_those_of_the_reference_kernel(count: int, limit: int, form: str) -> None:
+    for seed in range(3):
+        boxes, taking = crowd(seed, count)
+        threshold, offset = [0.5, 0.3, 0.65][seed], seed % 2
+        with with_forms(nms=form):
+            index, found = first_kept(boxes, taking, threshold, limit, offset)
+        for image in range(2):
+            rows = expected(boxes[image], taking[image], limit, threshold, offset)
+            assert int(found[image]) == len(rows)
+            assert torch.equal(index[image, :len(rows)], rows)
+
+
+@pytest.mark.parametrize('form', ['script', 'while_loop'])
+def test_a_chain_across_blocks_and_no_candidate_at_all(form: str) -> None:
+    with with_forms(nms=form):
+        index, found = first_kept(chained(600), torch.ones(1, 600, dtype=torch.bool), 0.3, 400)
+        assert torch.equal(index[0, :int(found)], torch.arange(0, 600, 2))
+        _, none = first_kept(chained(300), torch.zeros(1, 300, dtype=torch.bool), 0.3, 200)
+    assert int(none) == 0
+
+
+def test_a_trace_keeps_the_loop_for_other_boxes() -> None:
+    boxes, taking = crowd(0, 40)
+    traced = torch.jit.trace(lambda boxes, taking: first_kept(boxes, taking, 0.5, 20), (boxes, taking), check_trace=False)
+    other, others = crowd(1, 700, 1000.0)
+    for result, again in zip(traced(other, others), first_kept(other, others, 0.5, 20), strict=True):
+        assert torch.equal(result, again)
+
+
+def test_without_values_it_has_the_same_shapes() -> None:
+    boxes, taking = crowd(0, 40)
+    index, found = first_kept(boxes.to('meta'), taking.to('meta'), 0.5, 20)
+    assert index.shape == (2, 20) and found.shape == (2,)
+
+
+def test_memory_does_not_grow_with_the_square_of_the_boxes() -> None:
+    """The matrix of all overlaps of 20,000 boxes would take 1.6 GB."""
+    from torch.profiler import ProfilerActivity, profile
+    boxes, taking = crowd(0, 20000, 5000.0)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        first_kept(boxes[:1], taking[:1], 0.5, 100)
+    assert max(event.cpu_memory_usage for event in record.events()) < 20_000_000
