@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
 from ..compat.indexing import indexing_shown
@@ -54,7 +55,7 @@ class _Mode(TorchFunctionMode):
             return self._value(frame, func, args, kwargs, picture) if foreign else func(*args, **kwargs)
         result = func(*args, **kwargs)
         if picture and getattr(func, '__name__', '') not in _ONLY_SIZES:
-            for tensor in flat([result, *([args[0]] if getattr(func, '__name__', '') == '__setitem__' else [])]):
+            for tensor in flat([result, *_written(func, args, kwargs)]):
                 if isinstance(tensor, Tensor):
                     tensor._picture = self.run  # type: ignore[attr-defined]
                     if _counts(func, args, self.run, tensor):
@@ -94,6 +95,13 @@ class _Mode(TorchFunctionMode):
         listed = isinstance(result, list)
         return [wrap(part, picture) if not isinstance(part, list) else [wrap(one, picture) for one in part]
                 for part in result] if listed else wrap(result, picture) if func in (_T.item, _T.tolist) else result
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Return what `func` may have written into: mmcv's kernels take their outputs as arguments."""
+    if hasattr(func, 'is_kernel'):
+        return [part for part in (*args, *kwargs.values()) if not isinstance(part, Parameter)]
+    return [args[0]] if getattr(func, '__name__', '') == '__setitem__' else []
 
 
 def _is_counted(tensor: Any, run: Run) -> bool:

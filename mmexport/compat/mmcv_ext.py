@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import wrap_torch_function
 
 from ..errors import LoweringError, MissingOpError, SetupError
 
@@ -80,7 +81,10 @@ def _kernel(op: str) -> Callable[..., Any]:
         _called[op] = kernel.compared  # type: ignore[attr-defined]
         return kernel(*args, **kwargs)
 
-    return call
+    # One call for a torch function mode, as that of a compiled kernel: what our kernel decides inside is no branch of the model.
+    call.is_kernel = True  # type: ignore[attr-defined]
+    wrapped = wrap_torch_function(lambda *args, **kwargs: [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)])(call)
+    return wrapped
 
 
 def _missing(op: str) -> Callable[..., Any]:
