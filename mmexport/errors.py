@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+# Of a command that Ctrl-C ended: 128 and the number of the signal, as shells have it.
+INTERRUPTED = 130
+
+
 class MMExportError(Exception):
     """Explain an error in one line; the base class of what mmexport raises."""
 

@@ -5,15 +5,19 @@ SSD is not among them: its head has no `loss_cls`, which mmdet 3.3.0 itself asks
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from mmengine.config import Config
 from torch import nn
 
+from mmexport import Exporter
 from mmexport.model.build import build_model
 from mmexport.model.config import load_config
+from mmexport.report.facts import Report
 from mmexport.seeding import seed_model
+from mmexport.verification.reference import Reference
 from tests.tiny import SHAPE, _divide, _explicit_defaults
 
 CONFIGS = {
@@ -48,6 +52,7 @@ STAGES = {
     'dynamic_rcnn': 'dynamic_rcnn/dynamic-rcnn_r50_fpn_1x_coco.py',
     'double_head': 'double_heads/dh-faster-rcnn_r50_fpn_1x_coco.py',
     'mask_rcnn': 'mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py',
+    'cascade_mask_rcnn': 'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',
     'dcn': 'dcn/faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco.py',
 }
 ALL = {**CONFIGS, **QUERIES, **STAGES}
@@ -78,8 +83,10 @@ def tiny_detector(name: str, **export: Any) -> Config:
         head.num_classes = CLASSES
     if name in STAGES:
         cfg.model.test_cfg.rpn.update(nms_pre=200, max_per_img=100)
-    if name == 'mask_rcnn':
-        cfg.model.roi_head.mask_head.update(num_classes=CLASSES, num_convs=2, conv_out_channels=32)
+    if 'mask_head' in cfg.model.get('roi_head', {}):
+        masks = cfg.model.roi_head.mask_head
+        for head in masks if isinstance(masks, list) else [masks]:
+            head.update(num_classes=CLASSES, num_convs=2, conv_out_channels=32)
         cfg.model.test_cfg.rcnn.max_per_img = 40
     if name == 'gfl':
         # The head's own default, written out for `_widen_groups`.
@@ -105,3 +112,15 @@ def seeded_detector(name: str) -> nn.Module:
     model = build_model(tiny_detector(name))
     seed_model(model, 0, SHAPE[2:])
     return model
+
+
+_references: dict[str, Reference] = {}
+
+
+def exported_with_fault(name: str, cfg: Config, folder: Path) -> Report:
+    """Export a seeded detector in which a test has planted a fault. What eager answers is computed once for all faults of a detector."""
+    exporter = Exporter(cfg, None, folder, model=seeded_detector(name), diagnose=False, reference=_references.get(name))
+    report, = exporter.run()
+    assert exporter.reference is not None
+    _references[name] = exporter.reference
+    return report

@@ -25,6 +25,7 @@ if __name__ == '__main__':
     parse()
     if importlib.util.find_spec('torch') is None or importlib.util.find_spec('numpy') is None:
         print('torch or numpy is not installed, and a file is checked with both: pip install torch numpy', file=sys.stderr)
-        sys.exit(3)
+        from checker.exit_codes import ENVIRONMENT  # type: ignore[import-not-found]
+        sys.exit(ENVIRONMENT)
     from checker.main import main  # type: ignore[import-not-found]
     sys.exit(main())

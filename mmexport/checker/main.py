@@ -13,6 +13,7 @@ import torch
 
 from .check import EAGER, check, reason_of, verdict
 from .comparison import Comparison
+from .exit_codes import ENVIRONMENT, FAILED, PASSED, WRONG_INPUT
 from .kinds import add_kind
 from .options import parse
 
@@ -21,27 +22,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     if torch.device(args.device).type == 'cuda' and not torch.cuda.is_available():
         print(f'{args.device} was asked for, and torch {torch.__version__} sees no CUDA device here', file=sys.stderr)
-        return 3
+        return ENVIRONMENT
     for option in args.kind:
         name, _, file = option.partition('=')
         if not Path(file).is_file():
             print(f'--kind {option}: NAME=FILE was expected, and there is no file {file!r}', file=sys.stderr)
-            return 2
+            return WRONG_INPUT
         add_kind(name, Path(file))
     try:
         result = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust,
                       args.runner)
     except ImportError as exc:
         print(f'{args.folder} cannot be checked: {exc.name or "a package"} is not installed here ({reason_of(exc)})', file=sys.stderr)
-        return 3
+        return ENVIRONMENT
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile) as exc:
         print(f'{args.folder} cannot be checked: {type(exc).__name__}: {reason_of(exc)}', file=sys.stderr)
-        return 2
+        return WRONG_INPUT
     if args.out:
         args.out.write_text(json.dumps(result))
     else:
         print(table(result, args.verbose))
-    return 0 if verdict(result) is None else 1
+    return PASSED if verdict(result) is None else FAILED
 
 
 def table(result: dict[str, Any], verbose: bool = False) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from ..errors import INTERRUPTED
+
 # Commands by name; what `--help` does not list is for scripts of older versions.
 COMMANDS = {'export': 'export', 'verify': 'verify', 'audit': 'audit', 'diagnose': 'diagnose', 'checkpoint': 'checkpoint',
             'sweep': 'sweep', 'doctor': 'doctor', 'pytorch2libtorch': 'libtorch'}
@@ -43,7 +45,7 @@ def _version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
 
 
 @click.group(cls=Commands, context_settings=dict(help_option_names=['-h', '--help'], max_content_width=100),
-             epilog='Exit codes: 0 verified, 1 not shown to be right, 2 wrong input, 3 environment. '
+             epilog='Exit codes: 0 verified, 1 not shown to be right, 2 wrong input, 3 environment, 130 interrupted. '
                     'Completion: eval "$(_MMEXPORT_COMPLETE=bash_source mmexport)", or zsh_source, fish_source.')
 @click.option('--version', is_flag=True, callback=_version, expose_value=False, is_eager=True, help='Show the version.')
 def commands() -> None:
@@ -58,7 +60,7 @@ def run(argv: Sequence[str], prog: str = 'mmexport') -> int:
         exc.show()
         return exc.exit_code
     except click.Abort:
-        return 130
+        return INTERRUPTED
     return int(code or 0)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..compat.torch_versions import in_words, version_conflict
-from ..errors import MMExportError, last_line
+from ..errors import INTERRUPTED, InputError, MMExportError, SetupError, last_line
 
 if TYPE_CHECKING:
     from ..report.facts import Report
@@ -22,7 +22,7 @@ def guarded(work: Callable[[], int], debug: bool = False) -> int:
         return work()
     except KeyboardInterrupt:
         print('interrupted; earlier results are as they were', file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except Exception as exc:  # The outermost handler: a user gets one line, and the trace with --debug.
         if debug:
             traceback.print_exc()
@@ -37,9 +37,9 @@ def exit_code(report: Report, unverified_is_fine: bool) -> int:
     Return 3 if packages that do not go together are the only reason.
     """
     if report.passed is None:
-        return 0 if unverified_is_fine else 1
+        return 0 if unverified_is_fine else MMExportError.exit_code
     only_packages = bool(report.conflicts) and len(report.reasons) == len(report.conflicts)
-    return 0 if report.passed else 3 if only_packages else 1
+    return 0 if report.passed else SetupError.exit_code if only_packages else MMExportError.exit_code
 
 
 def _in_words(exc: Exception) -> tuple[str, int]:
@@ -47,12 +47,13 @@ def _in_words(exc: Exception) -> tuple[str, int]:
     if isinstance(exc, MMExportError):
         return f'{type(exc).__name__}: {exc}', exc.exit_code
     if isinstance(exc, OSError):
-        return f'{type(exc).__name__}: {exc}', 2
+        return f'{type(exc).__name__}: {exc}', InputError.exit_code
     if isinstance(exc, ImportError):
         if isinstance(exc, ModuleNotFoundError) and not version_conflict(exc):
-            return f'SetupError: {exc}: pip install the package that has it; mmexport doctor shows what mmexport itself needs', 3
-        return f'SetupError: {in_words(str(exc))}', 3
-    return f'unexpected {type(exc).__name__}: {last_line(exc)} (--debug shows where)', 1
+            return (f'SetupError: {exc}: pip install the package that has it; mmexport doctor shows what mmexport itself needs',
+                    SetupError.exit_code)
+        return f'SetupError: {in_words(str(exc))}', SetupError.exit_code
+    return f'unexpected {type(exc).__name__}: {last_line(exc)} (--debug shows where)', MMExportError.exit_code
 
 
 def _quiet_upstream() -> None:

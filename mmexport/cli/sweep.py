@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ..errors import INTERRUPTED
 from . import options as opt
 
 WORK = 'Jobs'
@@ -63,7 +64,7 @@ def run(args: SimpleNamespace) -> int:
         rows, requested_rows = store.rows(), [store.row(job.row(backend)) for job in todo for backend in job.backends]
     except KeyboardInterrupt:
         print(f'interrupted; {len(store.rows())} rows are in {out / "done.sqlite"}, and the same command goes on from there')
-        return 130
+        return INTERRUPTED
     finally:
         store.close()
     write(rows, out / 'zoo.json', out / 'zoo.md')

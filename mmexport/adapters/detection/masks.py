@@ -1,38 +1,63 @@
-"""Compute the masks of detections by the mask head of a RoI head.
+"""Compute the masks of detections by the mask heads of a RoI head.
 
-Sources: mmdet/models/roi_heads/standard_roi_head.py and mask_heads/fcn_mask_head.py; pasting them into the picture is left to the user
-of the file.
+Sources: mmdet/models/roi_heads: standard_roi_head.py, cascade_roi_head.py, mask_heads/fcn_mask_head.py; pasting them into the picture is
+left to the user of the file.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...utils.override import override
 from .regions import rois_of, sizes_in_doubt
 
-HEADS = ('FCNMaskHead',)
+# The methods that are replaced here, and the classes by which they are defined.
+ROI_METHODS = ('predict_mask', '_mask_forward')
 METHODS = ('predict_by_feat', '_predict_by_feat_single')
+HEADS = ('FCNMaskHead',)
+# Of the logit of a mean of probabilities: float32 does not tell more certain ones apart.
+MOST_CERTAIN = 7.0
 
 
 def mask_logits(roi_head: Any, features: list[Tensor], boxes: Tensor, labels: Tensor) -> Tensor:
-    """Return the masks (N, K, h, w) of boxes (N, K, 4), each of its label."""
-    answers = roi_head._mask_forward(features, rois_of(boxes))['mask_preds'].unflatten(0, boxes.shape[:2])
-    if roi_head.mask_head.class_agnostic:
-        return answers[:, :, 0]
-    index = labels[..., None, None, None].expand(-1, -1, 1, answers.shape[3], answers.shape[4])
-    chosen: Tensor = answers.gather(2, index)[:, :, 0]
-    return chosen
+    """Return the masks (N, K, h, w) of boxes (N, K, 4), each of its label.
+
+    Those of a cascade are the logits of the mean of its stages' probabilities, within +-7.
+    """
+    stages, rois = heads_of(roi_head), rois_of(boxes)
+    staged = isinstance(roi_head.mask_head, nn.ModuleList)
+    logits = []
+    for number, head in enumerate(stages):
+        answers = roi_head._mask_forward(*([number] if staged else []), features, rois)['mask_preds'].unflatten(0, boxes.shape[:2])
+        index = labels[..., None, None, None].expand(-1, -1, 1, answers.shape[3], answers.shape[4])
+        logits.append(answers[:, :, 0] if head.class_agnostic else answers.gather(2, index)[:, :, 0])
+    if not staged:
+        return logits[0]
+    # A small probability keeps its digits, which one minus a large one has lost.
+    for_it, against_it = (torch.stack([(sign * each).sigmoid() for each in logits]).mean(dim=0) for sign in (1, -1))
+    return (for_it.clamp(min=1e-6).log() - against_it.clamp(min=1e-6).log()).clamp(-MOST_CERTAIN, MOST_CERTAIN)
+
+
+def heads_of(roi_head: Any) -> list[Any]:
+    """Return the mask head of each stage."""
+    return list(roi_head.mask_head) if isinstance(roi_head.mask_head, nn.ModuleList) else [roi_head.mask_head]
+
+
+def extractors_of(roi_head: Any) -> list[Any]:
+    """Return what cuts the regions of masks out, of each stage."""
+    layers = roi_head.mask_roi_extractor
+    return list(layers) if isinstance(layers, nn.ModuleList) else [layers]
 
 
 def cells_of(roi_head: Any) -> tuple[int, int]:
     """Return height and width of a mask."""
-    height, width = roi_head.mask_roi_extractor.roi_layers[0].output_size
-    times = int(roi_head.mask_head.scale_factor) if roi_head.mask_head.upsample_method else 1
+    head = heads_of(roi_head)[-1]
+    height, width = extractors_of(roi_head)[-1].roi_layers[0].output_size
+    times = int(head.scale_factor) if head.upsample_method else 1
     return times * int(height), times * int(width)
 
 
@@ -48,14 +73,18 @@ def mask_doubts(roi_head: Any, features: list[Tensor], rows: tuple[Tensor, ...],
     for signs in ((-1, -1, 1, 1), (1, 1, 1, 1)):
         moved = mask_logits(roi_head, features, boxes + tolerance * boxes.new_tensor(signs), labels)
         slack = torch.maximum(slack, (moved - masks).abs().amax(dim=(2, 3)))
-    return {'mask_slack': slack, 'mask_unsure': sizes_in_doubt(roi_head.mask_roi_extractor, boxes)}
+    unsure = torch.stack([sizes_in_doubt(extractor, boxes) for extractor in extractors_of(roi_head)]).any(dim=0)
+    return {'mask_slack': slack, 'mask_unsure': unsure}
 
 
 @contextmanager
 def unpasted(roi_head: Any) -> Iterator[None]:
-    """Let mmdet's own ``predict`` return masks as the head gives them, inside the block."""
-    def chosen(mask_preds: Tensor, bboxes: Tensor, labels: Tensor, **_: Any) -> Tensor:
-        return mask_preds[:, 0] if roi_head.mask_head.class_agnostic else mask_preds[range(len(labels)), labels]
+    """Let mmdet's own ``predict`` return masks as the head gives them, inside the block: logits, also of a cascade's probabilities."""
+    def chosen(mask_preds: Tensor, bboxes: Tensor, labels: Tensor, *_: Any, activate_map: bool = False, **__: Any) -> Tensor:
+        masks = mask_preds[:, 0] if heads_of(roi_head)[-1].class_agnostic else mask_preds[range(len(labels)), labels]
+        return masks.double().logit().clamp(-MOST_CERTAIN, MOST_CERTAIN).to(masks) if activate_map else masks
 
-    with override(roi_head.mask_head, '_predict_by_feat_single', chosen):
+    with ExitStack() as stack:
+        for head in heads_of(roi_head):
+            stack.enter_context(override(head, '_predict_by_feat_single', chosen))
         yield

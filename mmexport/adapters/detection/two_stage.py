@@ -35,7 +35,7 @@ GROUPS = ('rpn_scores', 'rpn_boxes', 'features')
 
 @ADAPTERS.register_module()
 class TwoStage(Detection):
-    """Give boxes of Faster, Cascade and Mask R-CNN, and the masks of the last.
+    """Give boxes of Faster and Cascade R-CNN, and the masks of those that have them.
 
     ``raw``: the maps of the RPN, `rpn_scores_0` and `rpn_boxes_0` and so on for each level, and those that regions are cut from,
     `features_0` and so on, (N, channels, h, w). ``final``: as `Detection`, by the test_cfg of the RoI head;
@@ -57,7 +57,7 @@ class TwoStage(Detection):
                                         'not know')
         parts = [(roi_head, ROI_METHODS, ROI_HEADS), *((head, HEAD_METHODS, HEADS) for head in heads_of(roi_head))]
         if self.has_masks:
-            parts += [(roi_head, ('predict_mask', '_mask_forward'), ROI_HEADS[:1]), (roi_head.mask_head, masks.METHODS, masks.HEADS)]
+            parts += [(roi_head, masks.ROI_METHODS, ROI_HEADS), *((head, masks.METHODS, masks.HEADS) for head in masks.heads_of(roi_head))]
         for part, names, known in parts:
             for name in names:
                 owner = next((cls.__name__ for cls in type(part).__mro__ if name in vars(cls)), 'none')

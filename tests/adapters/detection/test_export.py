@@ -8,8 +8,6 @@ import pytest
 from mmexport import Exporter
 from tests.detectors import QUERIES, STAGES, seeded_detector, tiny_detector
 
-FORMATS = ('torchscript', 'onnx', 'torch_export', 'openvino')
-
 
 def exported(name: str, formats: tuple[str, ...], folder: Path) -> None:
     report, = Exporter(tiny_detector(name, backends=list(formats)), None, folder, model=seeded_detector(name), diagnose=False).run()
@@ -26,7 +24,9 @@ def test_a_detector_goes_to_torchscript(tmp_path: Path) -> None:
     exported('atss', ('torchscript',), tmp_path)
 
 
+# Every detector in every format takes an hour: `benchmarks/detectors.py`, whose results are in docs/tasks.md.
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['retinanet', 'rtmdet', 'yolox', 'dino', 'mask_rcnn'])
-def test_detectors_go_to_every_format(name: str, tmp_path: Path) -> None:
-    exported(name, FORMATS, tmp_path)
+@pytest.mark.parametrize(('name', 'backend'), [('retinanet', 'torch_export'), ('dino', 'openvino'), ('mask_rcnn', 'onnx'),
+                                               ('cascade_mask_rcnn', 'torchscript')])
+def test_detectors_go_to_each_format(name: str, backend: str, tmp_path: Path) -> None:
+    exported(name, (backend,), tmp_path)

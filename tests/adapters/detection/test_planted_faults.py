@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from mmexport import Exporter
 from mmexport.adapters.detection import detection
 from mmexport.adapters.detection.candidates import Candidates
-from tests.detectors import seeded_detector, tiny_detector
+from tests.detectors import exported_with_fault, tiny_detector
 
 Rows = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -60,6 +59,6 @@ def test_a_planted_fault_is_caught(fault: str, tmp_path: Path, monkeypatch: pyte
         return (FAULTS[fault] if torch.jit.is_tracing() else kept)(candidates, cfg)
 
     monkeypatch.setattr(detection, 'kept', planted)
-    report, = Exporter(tiny_detector('atss', backends=['torchscript']), None, tmp_path, model=seeded_detector('atss'), diagnose=False).run()
+    report = exported_with_fault('atss', tiny_detector('atss', backends=['torchscript']), tmp_path)
     assert report.passed is False
     assert any('detections' in reason for reason in report.reasons), report.reasons

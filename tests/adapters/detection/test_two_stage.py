@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.adapters.detection import masks, regions
 from mmexport.adapters.detection.masks import mask_logits
@@ -22,7 +21,7 @@ from mmexport.errors import ConfigError, UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.ops.roi_align import forms
 from mmexport.verification.test_step import run_test_step_on
-from tests.detectors import STAGES, seeded_detector, tiny_detector
+from tests.detectors import STAGES, exported_with_fault, seeded_detector, tiny_detector
 
 provide_mmcv_ext()
 
@@ -38,7 +37,7 @@ def test_they_are_those_of_test_step(name: str, size: tuple[int, int]) -> None:
         evidence = adapter.evidence(raw, image, {})
         read = adapter.read(run_test_step_on(adapter, image))
     assert int(expected['num'].min()) > 20 and len(expected['labels'].unique()) > 5
-    assert ('masks' in expected) is (name == 'mask_rcnn')
+    assert ('masks' in expected) is ('mask' in name)
     result = compare_detections(expected, read, evidence, 1e-5)
     assert result.get('problem') is None and result['beyond'] == 0, result
     assert float(evidence['unsure'].float().mean()) < 0.4
@@ -93,8 +92,7 @@ def test_a_planted_fault_is_caught(fault: Callable[..., Tensor], tmp_path: Path,
         return (fault if torch.jit.is_tracing() else forms.roi_align)(*args)
 
     monkeypatch.setattr(import_module('mmexport.patches.roi_align'), 'roi_align', planted)
-    report, = Exporter(quick(), None, tmp_path, model=seeded_detector('faster_rcnn'),
-                       diagnose=False).run()
+    report = exported_with_fault('faster_rcnn', quick(), tmp_path)
     assert report.passed is False
     assert any('detections' in reason for reason in report.reasons), report.reasons
 
@@ -110,8 +108,7 @@ def test_a_threshold_of_the_proposals_is_caught(tmp_path: Path, monkeypatch: pyt
         return kept(candidates, cfg)
 
     monkeypatch.setattr(regions, 'kept', planted)
-    report, = Exporter(quick(), None, tmp_path, model=seeded_detector('faster_rcnn'),
-                       diagnose=False).run()
+    report = exported_with_fault('faster_rcnn', quick(), tmp_path)
     assert report.passed is False
 
 
@@ -134,13 +131,13 @@ def test_a_wrong_mask_is_caught(fault: Callable[..., Tensor], tmp_path: Path, mo
         return (fault if torch.jit.is_tracing() else mask_logits)(*args)
 
     monkeypatch.setattr(masks, 'mask_logits', planted)
-    report, = Exporter(quick('mask_rcnn'), None, tmp_path, model=seeded_detector('mask_rcnn'), diagnose=False).run()
+    report = exported_with_fault('mask_rcnn', quick('mask_rcnn'), tmp_path)
     assert report.passed is False
     assert any('detections' in reason for reason in report.reasons), report.reasons
 
 
 @pytest.mark.parametrize(('path', 'words'), [
-    ('cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py', 'predict_mask of CascadeRoIHead'),
+    ('point_rend/point-rend_r50-caffe_fpn_ms-1x_coco.py', 'predict_mask of PointRendRoIHead'),
     ('grid_rcnn/grid-rcnn_r50_fpn_gn-head_2x_coco.py', 'Grid'),
     ('guided_anchoring/ga-faster-rcnn_r50-caffe_fpn_1x_coco.py', 'makes proposals by')])
 def test_what_is_not_known_is_refused_in_words(path: str, words: str) -> None:
