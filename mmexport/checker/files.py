@@ -68,7 +68,7 @@ def reason_of(exc: Exception) -> str:
 
 def _other_versions(manifest: Mapping[str, Any], packages: Sequence[str]) -> str:
     """Return ``torch 2.14.1 (here 2.1.2)`` of the `packages` that have another version here; '' if none has."""
-    found = []
+    differences = []
     for name in packages:
         written = str(manifest.get('versions', {}).get(name) or '').partition('+')[0]
         try:
@@ -76,8 +76,8 @@ def _other_versions(manifest: Mapping[str, Any], packages: Sequence[str]) -> str
         except metadata.PackageNotFoundError:
             continue
         if written and written != here:
-            found.append(f'{name} {written} (here {here})')
-    return ', '.join(found)
+            differences.append(f'{name} {written} (here {here})')
+    return ', '.join(differences)
 
 
 class Guarded:

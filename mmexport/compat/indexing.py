@@ -55,7 +55,7 @@ def _set(function: Any, slots: dict[type, int | None]) -> None:
 
 def _types(type_: Any) -> list[Any]:
     """Return a type and its subclasses."""
-    return [type_, *(found for below in type.__subclasses__(type_) for found in _types(below))]
+    return [type_, *(subtype for below in type.__subclasses__(type_) for subtype in _types(below))]
 
 
 def _sq_item(type_: type) -> ctypes.c_void_p:
@@ -74,14 +74,14 @@ def _slots_are_found() -> bool:
 
 @lru_cache(maxsize=1)
 def _is_shown() -> bool:
-    seen: list[Any] = []
+    dispatched: list[Any] = []
 
     class Probe(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(func)
+            dispatched.append(func)
             return func(*args, **(kwargs or {}))
 
     tensor = torch.zeros(2)
     with Probe():
         tensor[0]
-    return bool(seen)
+    return bool(dispatched)

@@ -60,8 +60,8 @@ def decisive_inputs(adapter: Adapter, scenes: Iterable[Tensor], decided: Iterabl
     return made
 
 
-def decisive_input(adapter: Adapter, scene: Tensor, seen: Iterable[int] = (), steps: int = STEPS, seed: int = 0) -> Decisive:
-    """Take signed gradient steps from `scene` (N, C, H, W) towards classes not in `seen`; the best of the iterates is the input.
+def decisive_input(adapter: Adapter, scene: Tensor, decided: Iterable[int] = (), steps: int = STEPS, seed: int = 0) -> Decisive:
+    """Take signed gradient steps from `scene` (N, C, H, W) towards classes not in `decided`; the best of the iterates is the input.
 
     One forward pass a step both judges an iterate and gives the gradient; weights and their gradients stay as they are.
     """
@@ -71,9 +71,9 @@ def decisive_input(adapter: Adapter, scene: Tensor, seen: Iterable[int] = (), st
     objective: Objective | None = None
     before = after = frozenset[int]()
     best, best_rank, step, better = None, (0, 0), 0, 0
-    target_classes = set(range(adapter.class_count)) - set(seen)
+    target_classes = set(range(adapter.class_count)) - set(decided)
     if not target_classes:
-        return Decisive(None, before, after, step, 'every class was seen')
+        return Decisive(None, before, after, step, 'every class is decided already')
     try:
         for step in range(steps + 1):
             image.requires_grad_()

@@ -137,11 +137,11 @@ def _set_statistics(norm: _BatchNorm, batch: Tensor, share: float) -> None:
     norm.running_var.lerp_(variance, share)
 
 
-def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator, wanted: Spread) -> None:
+def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator, target: Spread) -> None:
     """Project floored-whitened inputs at random; logits get the same mean and spread in every class."""
     if isinstance(layer, nn.LayerNorm):
         values = F.layer_norm(batch, layer.normalized_shape, eps=layer.eps).flatten(0, -2)
-        layer.weight.copy_(wanted.std / values.std(0).clamp_min(0.1))
+        layer.weight.copy_(target.std / values.std(0).clamp_min(0.1))
         layer.bias.copy_(-values.mean(0) * layer.weight)
         return
     assert isinstance(layer, (nn.Conv2d, nn.Conv1d, nn.Linear))
@@ -153,16 +153,16 @@ def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator, wanted:
         mean, values, vectors = eigen(rows)
         white = vectors / (values + EIGENVALUE_FLOOR * values[0]).sqrt()
         projection = torch.randn(layer.weight.shape[0], len(values), generator=generator) @ white.T
-        projection *= (wanted.std / ((rows - mean) @ projection.T).std(0).clamp_min(1e-6))[:, None]
+        projection *= (target.std / ((rows - mean) @ projection.T).std(0).clamp_min(1e-6))[:, None]
         layer.weight.copy_(projection.view_as(layer.weight))
         shift = -(mean @ projection.T)
     else:
         logits = layer(batch)
-        layer.weight.mul_((wanted.std / logits.std((0, 2, 3)).clamp_min(1e-6)).view(-1, 1, 1, 1))
+        layer.weight.mul_((target.std / logits.std((0, 2, 3)).clamp_min(1e-6)).view(-1, 1, 1, 1))
         bias = 0 if layer.bias is None else layer.bias
         shift = bias - layer(batch).mean((0, 2, 3))
     if layer.bias is not None:
-        layer.bias.copy_(shift + wanted.mean)
+        layer.bias.copy_(shift + target.mean)
 
 
 def eigen(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -79,7 +79,7 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
     """
     scratch.mkdir(parents=True, exist_ok=True)
     runner = backend_class(artifact.backend).runner_file()
-    everything, answer = scratch / 'all_samples.npz', scratch / 'found.json'
+    everything, answer = scratch / 'all_samples.npz', scratch / 'answers.json'
     failed = first.failed_samples if first else {sample.name for sample in samples}
     repeated = [sample for sample in samples if sample is samples[0] or sample.name in failed]
     write_samples(everything, repeated, _extra(samples, tolerance))

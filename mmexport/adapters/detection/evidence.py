@@ -11,15 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...ops.nms.first import first_kept, pairwise
+from ...ops.nms.first import first_kept
 from ..specs import LOGIT_TOLERANCE
 from .candidates import Candidates
+from .rivals import ROUNDING, rivals
 from .suppression import limit_of, places_kept, sorted_candidates, threshold_of
 
-# Of the overlap of two boxes that each move by the tolerance.
-CLOSE = 4 * LOGIT_TOLERANCE
-# Of a coordinate: two units in the last place of float32, relative.
-ROUNDING = 2.4e-7
 # Candidates beyond the rows that are looked at.
 BEYOND = 16
 
@@ -89,38 +86,31 @@ def score_slack(scores: Tensor, scale: float) -> Tensor:
 def _needed(boxes: Tensor, valid: Tensor, cfg: Mapping[str, Any], limit: int) -> int:
     """Return how many sorted candidates decide the rows, and those that could follow the last one."""
     index, count = first_kept(boxes[None], valid[None], threshold_of(cfg), limit + BEYOND, int(cfg['nms'].get('offset', 0)))
-    found = int(count[0])
-    return int(index[0, found - 1]) + 1 if found == limit + BEYOND else int(valid.sum())
+    staying = int(count[0])
+    return int(index[0, staying - 1]) + 1 if staying == limit + BEYOND else int(valid.sum())
 
 
 def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], scale: float, may_go: Tensor,
             may_come: Tensor) -> tuple[Tensor, Tensor]:
     """Return which candidates stay, and of which it is doubtful (M,)."""
-    threshold, offset = threshold_of(cfg), boxes.new_tensor(float(cfg['nms'].get('offset', 0)))
-    count, slack = len(boxes), score_slack(rows.scores, scale)
-    lowest = float(cfg.get('score_thr', 0))
-    valid = rows.valid & (rows.scores > lowest) & ~may_come
-    doubtful = ((rows.scores - lowest).abs() <= slack) | may_go | may_come
-    stays = torch.zeros(count, dtype=torch.bool, device=boxes.device)
-    sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0)
-    half_perimeters, areas = sides.sum(dim=1), sides.prod(dim=1)
+    slack, lowest = score_slack(rows.scores, scale), float(cfg.get('score_thr', 0))
+    stays = (rows.valid & (rows.scores > lowest) & ~may_come).cpu().numpy()
+    doubtful = (((rows.scores - lowest).abs() <= slack) | may_go | may_come).cpu().numpy()
     # Boxes that were moved apart by their class are rounded at their new place.
-    moved = ROUNDING * (float(boxes.abs().max()) + float(rows.boxes.abs().max())) if count else 0.0
-    for row in range(count):
-        # By how much the overlap changes where the sides of both do.
-        close = CLOSE + 4 * moved * torch.minimum(half_perimeters, half_perimeters[row]) / torch.maximum(
-            areas, areas[row]).clamp(min=moved ** 2)
-        overlap = pairwise(boxes[None, row:row + 1], boxes[None, :], offset)[0, 0]
-        near = (rows.scores - rows.scores[row]).abs() <= slack + slack[row]
-        before = torch.arange(count, device=boxes.device) < row
-        stays[row] = valid[row] & ~((overlap > threshold) & before & stays).any()
-        if bool((before & ~near & stays & ~doubtful & (overlap > threshold + close)).any()):
-            # A box that is sure to stay suppresses this one, whatever else does.
+    moved = ROUNDING * (float(boxes.abs().max()) + float(rows.boxes.abs().max())) if len(boxes) else 0.0
+    # Of those that are doubtful only because others may suppress them: which others.
+    threats: dict[int, set[int]] = {}
+    for row, others in rivals(boxes, rows, slack, threshold_of(cfg), float(cfg['nms'].get('offset', 0)), moved):
+        before, staying = others.index < row, stays[others.index]
+        stays[row] = stays[row] and not (others.over & before & staying).any()
+        sure = set(others.index[before & others.surely_over].tolist())
+        if any(stays[other] and (not doubtful[other] or (other in threats and threats[other] <= sure)) for other in sure):
+            # A box that is sure to stay suppresses this one, or, should that one go, whichever it goes for.
             doubtful[row] = False
             continue
-        rivals = (before | near) & (torch.arange(count, device=boxes.device) != row) & rows.valid
-        at_border = rivals & stays.logical_or(doubtful) & ((overlap - threshold).abs() < close)
         # Of two that tie, either may suppress the other.
-        tied = rivals & near & (overlap > threshold - close)
-        doubtful[row] |= bool((at_border | tied).any()) or bool((rivals & doubtful & (overlap > threshold - close)).any())
-    return stays, doubtful & rows.valid
+        threat = (others.near | doubtful[others.index] | (others.at_border & staying)) & others.counts & (before | others.near)
+        if threat.any() and not doubtful[row]:
+            threats[row] = set(others.index[threat].tolist())
+        doubtful[row] = doubtful[row] or threat.any()
+    return torch.from_numpy(stays).to(boxes.device), torch.from_numpy(doubtful).to(boxes.device) & rows.valid

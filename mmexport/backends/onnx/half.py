@@ -38,11 +38,11 @@ def halved(proto: Any) -> tuple[Any, dict[str, Any]]:
 
 def _drop_repeated(graph: Any) -> None:
     """Remove duplicate casts: a value that a node reads twice gets two of one name."""
-    seen: set[str] = set()
+    cast_results: set[str] = set()
     for node in list(graph.node):
-        if node.op_type == 'Cast' and node.output[0] in seen:
+        if node.op_type == 'Cast' and node.output[0] in cast_results:
             graph.node.remove(node)
-        seen.update(node.output)
+        cast_results.update(node.output)
 
 
 def sampling_locations(proto: Any) -> list[str]:
