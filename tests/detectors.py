@@ -117,10 +117,11 @@ def seeded_detector(name: str) -> nn.Module:
 _references: dict[str, Reference] = {}
 
 
-def exported_with_fault(name: str, cfg: Config, folder: Path) -> Report:
-    """Export a seeded detector in which a test has planted a fault. What eager answers is computed once for all faults of a detector."""
-    exporter = Exporter(cfg, None, folder, model=seeded_detector(name), diagnose=False, reference=_references.get(name))
+def exported(name: str, cfg: Config, folder: Path) -> Report:
+    """Export a seeded detector. What eager answers on the same inputs is computed once, for all formats and planted faults."""
+    key = f'{name} {cfg.export.inputs} {cfg.export.verify}'
+    exporter = Exporter(cfg, None, folder, model=seeded_detector(name), diagnose=False, reference=_references.get(key))
     report, = exporter.run()
     assert exporter.reference is not None
-    _references[name] = exporter.reference
+    _references[key] = exporter.reference
     return report

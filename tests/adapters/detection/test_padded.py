@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.checker.detections import compare_detections
 from mmexport.checker.kinds.detections import NAMES
 from mmexport.checker.samples import read_samples
 from mmexport.errors import ConfigError
 from mmexport.verification.test_step import run_test_step_on
-from tests.detectors import seeded_detector, tiny_detector
+from tests.detectors import exported, seeded_detector, tiny_detector
 from tests.tiny import SHAPE
 
 PADDED = dict(shape=SHAPE, img_shape=True)
@@ -35,11 +34,9 @@ def test_boxes_of_a_padded_batch_are_those_of_test_step(name: str) -> None:
     assert float(outputs['boxes'][1, :, 2].max()) <= 120 < float(outputs['boxes'][0, :, 2].max())
 
 
-@pytest.mark.parametrize('backend', ['torchscript', 'onnx', pytest.param('torch_export', marks=pytest.mark.slow),
-                                     pytest.param('openvino', marks=pytest.mark.slow)])
+@pytest.mark.parametrize('backend', ['torchscript', pytest.param('onnx', marks=pytest.mark.slow)])
 def test_a_file_takes_the_sizes_of_padded_pictures(backend: str, tmp_path: Path) -> None:
-    cfg = tiny_detector('atss', backends=[backend], inputs=PADDED)
-    report, = Exporter(cfg, None, tmp_path, model=seeded_detector('atss'), diagnose=False).run()
+    report = exported('atss', tiny_detector('atss', backends=[backend], inputs=PADDED), tmp_path)
     assert report.passed, report.reasons
     image, img_shape = report.artifacts[0].manifest['inputs']
     assert (image['name'], img_shape['name'], img_shape['dtype'], img_shape['dynamic']) == ('image', 'img_shape', 'int64', ['batch'])
@@ -58,8 +55,7 @@ def test_a_file_that_ignores_the_padding_fails(tmp_path: Path, monkeypatch: pyte
             return lower(self, adapter, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TorchScript, 'lower', spoiled)
-    cfg = tiny_detector('atss', backends=['torchscript'], inputs=PADDED)
-    report, = Exporter(cfg, None, tmp_path, model=seeded_detector('atss'), diagnose=False).run()
+    report = exported('atss', tiny_detector('atss', backends=['torchscript'], inputs=PADDED), tmp_path)
     assert report.passed is False
     assert any('batch' in reason for reason in report.reasons)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mmexport.adapters.detection import detection
 from mmexport.adapters.detection.candidates import Candidates
-from tests.detectors import exported_with_fault, tiny_detector
+from tests.detectors import exported, tiny_detector
 
 Rows = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -59,6 +59,6 @@ def test_a_planted_fault_is_caught(fault: str, tmp_path: Path, monkeypatch: pyte
         return (FAULTS[fault] if torch.jit.is_tracing() else kept)(candidates, cfg)
 
     monkeypatch.setattr(detection, 'kept', planted)
-    report = exported_with_fault('atss', tiny_detector('atss', backends=['torchscript']), tmp_path)
+    report = exported('atss', tiny_detector('atss', backends=['torchscript']), tmp_path)
     assert report.passed is False
     assert any('detections' in reason for reason in report.reasons), report.reasons

@@ -21,7 +21,7 @@ from mmexport.errors import ConfigError, UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.ops.roi_align import forms
 from mmexport.verification.test_step import run_test_step_on
-from tests.detectors import STAGES, exported_with_fault, seeded_detector, tiny_detector
+from tests.detectors import STAGES, exported, seeded_detector, tiny_detector
 
 provide_mmcv_ext()
 
@@ -92,7 +92,7 @@ def test_a_planted_fault_is_caught(fault: Callable[..., Tensor], tmp_path: Path,
         return (fault if torch.jit.is_tracing() else forms.roi_align)(*args)
 
     monkeypatch.setattr(import_module('mmexport.patches.roi_align'), 'roi_align', planted)
-    report = exported_with_fault('faster_rcnn', quick(), tmp_path)
+    report = exported('faster_rcnn', quick(), tmp_path)
     assert report.passed is False
     assert any('detections' in reason for reason in report.reasons), report.reasons
 
@@ -108,7 +108,7 @@ def test_a_threshold_of_the_proposals_is_caught(tmp_path: Path, monkeypatch: pyt
         return kept(candidates, cfg)
 
     monkeypatch.setattr(regions, 'kept', planted)
-    report = exported_with_fault('faster_rcnn', quick(), tmp_path)
+    report = exported('faster_rcnn', quick(), tmp_path)
     assert report.passed is False
 
 
@@ -131,7 +131,7 @@ def test_a_wrong_mask_is_caught(fault: Callable[..., Tensor], tmp_path: Path, mo
         return (fault if torch.jit.is_tracing() else mask_logits)(*args)
 
     monkeypatch.setattr(masks, 'mask_logits', planted)
-    report = exported_with_fault('mask_rcnn', quick('mask_rcnn'), tmp_path)
+    report = exported('mask_rcnn', quick('mask_rcnn'), tmp_path)
     assert report.passed is False
     assert any('detections' in reason for reason in report.reasons), report.reasons
 
