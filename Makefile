@@ -56,7 +56,7 @@ $(FORMATS): requirements/formats.txt requirements/sweep.txt $(READY)
 formats: $(FORMATS)
 
 test: $(FORMATS)
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 $(TESTS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
 
 test-fast: $(FORMATS)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 -q -m 'not slow' $(FAST)

@@ -7,6 +7,7 @@ import operator
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,17 @@ def _len(thing: Any) -> Any:
     return wrap(builtins.len(thing)) if counted else builtins.len(thing)
 
 
+STANDARD = str(Path(math.__file__ if hasattr(math, '__file__') else operator.__file__).parent), str(Path(operator.__file__).parent)
+OWN = numbers.__file__, __file__
+
+
+@cache
+def _records(file: str) -> bool:
+    """Return whether the code of a module's file gets the replacements."""
+    inside = 'site-packages' not in file and file.startswith(STANDARD)
+    return file.endswith('.py') and not (file.startswith(TORCH) or '/numpy/' in file or inside or file in OWN)
+
+
 SHIMS = {'int': _Int, 'float': _Float, 'range': _range, 'len': _len}
 
 
@@ -82,15 +94,10 @@ def recording(sink: Sink) -> Iterator[None]:
     time of the run, and taken away again.
     """
     touched: list[tuple[dict[str, Any], str]] = []
-    standard = str(Path(math.__file__ if hasattr(math, '__file__') else operator.__file__).parent), str(Path(operator.__file__).parent)
     sinks.append(sink)
     try:
         for module in list(sys.modules.values()):
-            file = getattr(module, '__file__', None) or ''
-            inside = 'site-packages' not in file and file.startswith(standard)
-            foreign = (file.startswith(TORCH) or '/numpy/' in file or inside or not file.endswith('.py')
-                       or module in (numbers, sys.modules[__name__]))
-            if not foreign:
+            if _records(getattr(module, '__file__', None) or ''):
                 for name, shim in SHIMS.items():
                     if name not in vars(module):
                         vars(module)[name] = shim

@@ -17,6 +17,9 @@ from mmexport.inputs.synthetic import picture
 from mmexport.verification.test_step import run_test_step_on
 from tests.detectors import CONFIGS, MULTIPLES, seeded_detector
 
+# One worker runs them: they share what is computed once.
+pytestmark = pytest.mark.xdist_group('dense')
+
 
 @torch.no_grad()
 def outputs(name: str, size: tuple[int, int] = (128, 160), **cfg: Any) -> tuple[Any, dict[str, Tensor], dict[str, Tensor], Tensor]:

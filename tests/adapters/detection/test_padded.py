@@ -15,6 +15,9 @@ from mmexport.verification.test_step import run_test_step_on
 from tests.detectors import exported, seeded_detector, tiny_detector
 from tests.tiny import SHAPE
 
+# One worker runs them: they share what is computed once.
+pytestmark = pytest.mark.xdist_group('atss')
+
 PADDED = dict(shape=SHAPE, img_shape=True)
 
 

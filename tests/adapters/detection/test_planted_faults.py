@@ -14,6 +14,9 @@ from mmexport.adapters.detection import detection
 from mmexport.adapters.detection.candidates import Candidates
 from tests.detectors import exported, tiny_detector
 
+# One worker runs them: they share what is computed once.
+pytestmark = pytest.mark.xdist_group('atss')
+
 Rows = tuple[Tensor, Tensor, Tensor, Tensor]
 
 

@@ -23,6 +23,9 @@ from mmexport.ops.roi_align import forms
 from mmexport.verification.test_step import run_test_step_on
 from tests.detectors import STAGES, exported, seeded_detector, tiny_detector
 
+# One worker runs them: they share what is computed once.
+pytestmark = pytest.mark.xdist_group('two_stage')
+
 provide_mmcv_ext()
 
 
