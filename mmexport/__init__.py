@@ -4,14 +4,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = '0.1.0'
-__all__ = ['Exporter', 'Report', 'patched', '__version__']
+__all__ = ['Exporter', 'Report', 'instance_data', 'patched', '__version__']
 
 if TYPE_CHECKING:
+    from .adapters.detection.results import instance_data
     from .export.exporter import Exporter
     from .patching import patched
     from .report import Report
 
-_HOMES = {'Exporter': 'export.exporter', 'patched': 'patching', 'Report': 'report'}
+_HOMES = {'Exporter': 'export.exporter', 'instance_data': 'adapters.detection.results', 'patched': 'patching', 'Report': 'report'}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,60 @@
+"""Convert the detections of an exported file to mmdet's results, in the coordinates of the original pictures."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ...checker.kinds.detections import NAMES
+from ...errors import InputError
+from .pasting import pasted
+
+if TYPE_CHECKING:
+    from mmengine.structures import InstanceData
+
+
+def instance_data(outputs: Mapping[str, Any], metainfos: Sequence[Mapping[str, Any]], mask_threshold: float = 0.5) -> list[InstanceData]:
+    """Return for each picture what mmdet's ``predict`` gives with ``rescale=True``: `bboxes`, `scores`, `labels`, and `masks` if any.
+
+    mmdet's evaluators and visualizers take it as the ``pred_instances`` of a data sample.
+
+    Args:
+        outputs: tensors or arrays by name, as the manifest names them: `boxes` (N, K, 4), `scores`, `labels`, `num`, and maybe `masks`
+            (N, K, h, w), logits in the cells of their boxes.
+        metainfos: of each picture the metainfo of its data sample: ``ori_shape`` (height, width) and ``scale_factor`` (width, height).
+        mask_threshold: the config's ``test_cfg.rcnn.mask_thr_binary``; below zero, masks are uint8 from 0 to 255, as mmdet's then are.
+
+    Raises:
+        InputError: an output or a part of a metainfo is missing, or they are not as many.
+    """
+    from mmengine.structures import InstanceData
+    tensors = {name: torch.as_tensor(value) for name, value in outputs.items()}
+    missing = [name for name in NAMES if name not in tensors]
+    if missing:
+        raise InputError(f'outputs {", ".join(missing)} are missing; instance_data takes those of detectors: {", ".join(NAMES)}')
+    if len(metainfos) != len(tensors['num']):
+        raise InputError(f'there are {len(tensors["num"])} pictures in the outputs and {len(metainfos)} metainfos')
+    results = []
+    for number, (meta, count) in enumerate(zip(metainfos, tensors['num'].tolist(), strict=True)):
+        if lacking := [key for key in ('ori_shape', 'scale_factor') if key not in meta]:
+            raise InputError(f'the metainfo of picture {number} has no {" and no ".join(lacking)}: give that of its data sample')
+        boxes = tensors['boxes'][number, :count].float()
+        boxes = boxes / boxes.new_tensor([float(factor) for factor in meta['scale_factor']]).repeat(2)
+        instances = InstanceData(bboxes=boxes, scores=tensors['scores'][number, :count].float(), labels=tensors['labels'][number, :count])
+        if 'masks' in tensors:
+            instances.masks = _in_picture(tensors['masks'][number, :count], boxes, meta['ori_shape'], mask_threshold)
+        results.append(instances)
+    return results
+
+
+def _in_picture(logits: Tensor, boxes: Tensor, shape: Sequence[int], threshold: float) -> Tensor:
+    """Return masks of the size of the picture (K, H, W), one after the other, for many do not fit into memory together."""
+    if not logits.is_floating_point():
+        raise InputError(f'masks are {logits.dtype}: instance_data takes the logits of RoI heads, not maps of the whole input')
+    masks = torch.zeros(len(logits), *shape[:2], dtype=torch.bool if threshold >= 0 else torch.uint8, device=boxes.device)
+    for row, mask in enumerate(logits):
+        whole = pasted(mask[None].float().sigmoid(), boxes[row:row + 1], int(shape[0]), int(shape[1]))[0]
+        masks[row] = whole >= threshold if threshold >= 0 else (whole * 255).to(torch.uint8)
+    return masks
