@@ -32,16 +32,17 @@ def check_task(task: str | None) -> None:
 
 
 def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False,
-                  names: str | None = None, img_shape: bool = False) -> Adapter:
+                  names: str | None = None, img_shape: bool = False, masks: str = 'crop') -> Adapter:
     """Return the adapter for `task`, a registered class name. Without one, the first that knows the architecture is taken.
 
     Args:
         names: ``mmdeploy`` for its names of inputs and outputs.
         img_shape: where each picture of a padded batch ends is an input.
+        masks: of detections, ``crop`` for those in the cells of their boxes, ``paste`` for those of the whole picture.
 
     Raises:
         UnsupportedModelError: none does.
-        ConfigError: the names do not fit the outputs, or the task takes no padded pictures.
+        ConfigError: the names do not fit the outputs, the task takes no padded pictures, or it has no masks to paste.
     """
     cls = _class_for(model, task)
     if img_shape:
@@ -49,6 +50,10 @@ def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'fin
             raise ConfigError('export.inputs.img_shape=True is known for dense and two-stage detectors, and this is '
                               f'{cls.task}: leave it out')
         cls = with_img_shape()
+    if masks == 'paste':
+        if (with_pasted_masks := getattr(cls, 'with_pasted_masks', None)) is None:
+            raise ConfigError(f"export.outputs.masks='paste' is known for two-stage detectors, and this is {cls.task}: leave it out")
+        cls = with_pasted_masks()
     return (with_mmdeploy_names(cls) if names else cls)(model, outputs, normalize)
 
 
@@ -74,6 +79,6 @@ def adapter_for(model: nn.Module, section: Mapping[str, Any], outputs: str, devi
         ConfigError: the number of class names is not that of the model's classes, so that the manifest would be wrong.
     """
     adapter = build_adapter(model, section['task'], outputs, bool(section['inputs']['normalize']), section['names'],
-                            bool(section['inputs']['img_shape']))
+                            bool(section['inputs']['img_shape']), section['masks'])
     _ = adapter.classes
     return adapter.to(device)

@@ -72,6 +72,12 @@ def _mask_error(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], ev
     """Return by how much the mask of a row is off, and that in units of what is allowed: what its box's tolerance does to it."""
     if 'masks' not in expected or ('mask_unsure' in evidence and bool(evidence['mask_unsure'][image, row])):
         return 0.0, 0.0
+    if expected['masks'].dtype == torch.uint8:
+        differs = expected['masks'][image, row] != actual['masks'][image, match]
+        if 'mask_near' in evidence:
+            differs = differs & ~evidence['mask_near'][image, row].bool()
+        # Pixels; the first one is too much.
+        return float(differs.sum()), 2.0 * float(differs.any())
     off = float((expected['masks'][image, row] - actual['masks'][image, match]).abs().max())
     allowed += float(evidence['mask_slack'][image, row]) if 'mask_slack' in evidence else 0.0
     return off, off / max(allowed, 1e-12)

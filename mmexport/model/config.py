@@ -19,6 +19,7 @@ PACKAGES = {'mmdet': "pip install 'mmexport[det]'", 'mmseg': "pip install 'mmexp
 
 LEVELS = ('final', 'raw')
 NAMES = (None, 'mmdeploy')
+MASKS = ('crop', 'paste')
 DEFAULTS: dict[str, Any] = dict(
     backends=[dict(type='TorchScript')],
     task=None,
@@ -110,25 +111,27 @@ def export_section(cfg: Config) -> dict[str, Any]:
                 value[name] = {**default[name], **value[name]}
         section[key] = value
     _check_types(section)
-    section['names'] = _names_of(section)
+    section['names'], section['masks'] = _details_of_outputs(section)
     levels_of(section)
     return section
 
 
-def _names_of(section: dict[str, Any]) -> str | None:
-    """Replace ``outputs=dict(level=..., names=...)`` by the level, and return the names.
+def _details_of_outputs(section: dict[str, Any]) -> tuple[str | None, str]:
+    """Replace ``outputs=dict(level=..., names=..., masks=...)`` by the level, and return the names and the kind of masks.
 
     Raises:
         ConfigError: they are not known.
     """
     outputs = section['outputs']
     if not isinstance(outputs, dict):
-        return None
-    _refuse_unknown('export.outputs', outputs, dict(level='final', names=None))
-    section['outputs'], names = outputs.get('level', 'final'), outputs.get('names')
+        return None, MASKS[0]
+    _refuse_unknown('export.outputs', outputs, dict(level='final', names=None, masks=MASKS[0]))
+    section['outputs'], names, masks = outputs.get('level', 'final'), outputs.get('names'), outputs.get('masks', MASKS[0])
     if names not in NAMES:
         raise ConfigError(f"export.outputs.names is {names!r}{suggestion(str(names), ['mmdeploy'])}; it can be 'mmdeploy', or left out")
-    return names
+    if masks not in MASKS:
+        raise ConfigError(f"export.outputs.masks is {masks!r}{suggestion(str(masks), MASKS)}; it can be 'crop' or 'paste'")
+    return names, masks
 
 
 def levels_of(section: dict[str, Any]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
+from ..base import Adapter
 from ..specs import LOGIT_TOLERANCE, OutputSpec
 from . import masks
 from .candidates import Candidates
@@ -141,8 +142,17 @@ class TwoStage(Detection):
     def testing(self) -> AbstractContextManager[None]:
         return masks.unpasted(self._part('roi_head')) if self.has_masks else nullcontext()
 
+    @classmethod
+    def with_pasted_masks(cls) -> type[Adapter]:
+        from .pasted_masks import with_pasted_masks
+        return with_pasted_masks(cls)
+
+    def read_boxes(self, samples: list[Any]) -> dict[str, Tensor]:
+        """Return what `read` does, without masks."""
+        return super().read(samples)
+
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
-        outputs = super().read(samples)
+        outputs = self.read_boxes(samples)
         if self.has_masks:
             predictions = [sample.pred_instances.masks[:self.limit].float() for sample in samples]
             cells = masks.cells_of(self._part('roi_head'))
