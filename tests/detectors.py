@@ -53,6 +53,7 @@ STAGES = {
     'double_head': 'double_heads/dh-faster-rcnn_r50_fpn_1x_coco.py',
     'mask_rcnn': 'mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py',
     'cascade_mask_rcnn': 'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',
+    'htc': 'htc/htc_r50_fpn_1x_coco.py',
     'dcn': 'dcn/faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco.py',
 }
 ALL = {**CONFIGS, **QUERIES, **STAGES}
@@ -86,8 +87,11 @@ def tiny_detector(name: str, **export: Any) -> Config:
     if 'mask_head' in cfg.model.get('roi_head', {}):
         masks = cfg.model.roi_head.mask_head
         for head in masks if isinstance(masks, list) else [masks]:
-            head.update(num_classes=CLASSES, num_convs=2, conv_out_channels=32)
+            # A head that takes the features of the one before has as many channels as they.
+            head.update(num_classes=CLASSES, num_convs=2, conv_out_channels=64 if head.type == 'HTCMaskHead' else 32)
         cfg.model.test_cfg.rcnn.max_per_img = 40
+    if name == 'htc':
+        cfg.model.roi_head.semantic_head.update(conv_out_channels=64, num_classes=20, num_convs=2)
     if name == 'gfl':
         # The head's own default, written out for `_widen_groups`.
         cfg.model.bbox_head.norm_cfg = dict(type='GN', num_groups=32, requires_grad=True)

@@ -33,4 +33,9 @@ def decoder_of(head: Any) -> Decoder | None:
 
 def owners(head: Any) -> tuple[str, ...]:
     """Return by which class each of `METHODS` is defined."""
-    return tuple(next((cls.__name__ for cls in type(head).__mro__ if name in vars(cls)), 'none') for name in METHODS)
+    return tuple(owner_of(head, name) for name in METHODS)
+
+
+def owner_of(part: Any, method: str) -> str:
+    """Return the name of the class that defines a method of `part`, or ``none``."""
+    return next((cls.__name__ for cls in type(part).__mro__ if method in vars(cls)), 'none')

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ...utils.override import override
-from .regions import rois_of, sizes_in_doubt
+from .decoders import owner_of
+from .regions import HYBRID, Features, rois_of, semantic_extractors, sizes_in_doubt
 
 # The methods that are replaced here, and the classes by which they are defined.
 ROI_METHODS = ('predict_mask', '_mask_forward')
@@ -23,23 +24,32 @@ HEADS = ('FCNMaskHead',)
 MOST_CERTAIN = 7.0
 
 
-def mask_logits(roi_head: Any, features: list[Tensor], boxes: Tensor, labels: Tensor) -> Tensor:
+def mask_logits(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> Tensor:
     """Return the masks (N, K, h, w) of boxes (N, K, 4), each of its label.
 
     Those of a cascade are the logits of the mean of its stages' probabilities, within +-7.
     """
-    stages, rois = heads_of(roi_head), rois_of(boxes)
-    staged = isinstance(roi_head.mask_head, nn.ModuleList)
     logits = []
-    for number, head in enumerate(stages):
-        answers = roi_head._mask_forward(*([number] if staged else []), features, rois)['mask_preds'].unflatten(0, boxes.shape[:2])
+    for of_all in _of_stages(roi_head, features, rois_of(boxes)):
+        answers = of_all.unflatten(0, boxes.shape[:2])
         index = labels[..., None, None, None].expand(-1, -1, 1, answers.shape[3], answers.shape[4])
-        logits.append(answers[:, :, 0] if head.class_agnostic else answers.gather(2, index)[:, :, 0])
-    if not staged:
+        logits.append(answers[:, :, 0] if heads_of(roi_head)[-1].class_agnostic else answers.gather(2, index)[:, :, 0])
+    if not isinstance(roi_head.mask_head, nn.ModuleList):
         return logits[0]
     # A small probability keeps its digits, which one minus a large one has lost.
     for_it, against_it = (torch.stack([(sign * each).sigmoid() for each in logits]).mean(dim=0) for sign in (1, -1))
     return (for_it.clamp(min=1e-6).log() - against_it.clamp(min=1e-6).log()).clamp(-MOST_CERTAIN, MOST_CERTAIN)
+
+
+def _of_stages(roi_head: Any, features: Features, rois: Tensor) -> list[Tensor]:
+    """Return the masks (R, C, h, w) that mmdet takes the mean of."""
+    if owner_of(roi_head, '_mask_forward') == HYBRID:
+        # Every stage feeds the next one, and only the last one counts.
+        answers: list[Tensor] = roi_head._mask_forward(-1, features.levels, rois, semantic_feat=features.semantic,
+                                                       training=False)['mask_preds']
+        return answers
+    stages = [[number] for number in range(len(heads_of(roi_head)))] if isinstance(roi_head.mask_head, nn.ModuleList) else [[]]
+    return [roi_head._mask_forward(*stage, features.levels, rois)['mask_preds'] for stage in stages]
 
 
 def heads_of(roi_head: Any) -> list[Any]:
@@ -61,7 +71,7 @@ def cells_of(roi_head: Any) -> tuple[int, int]:
     return times * int(height), times * int(width)
 
 
-def mask_doubts(roi_head: Any, features: list[Tensor], rows: tuple[Tensor, ...], tolerance: float) -> dict[str, Tensor]:
+def mask_doubts(roi_head: Any, features: Features, rows: tuple[Tensor, ...], tolerance: float) -> dict[str, Tensor]:
     """Return `mask_slack` and `mask_unsure` (N, K): what moving its box does to a mask.
 
     Args:
@@ -73,7 +83,8 @@ def mask_doubts(roi_head: Any, features: list[Tensor], rows: tuple[Tensor, ...],
     for signs in ((-1, -1, 1, 1), (1, 1, 1, 1)):
         moved = mask_logits(roi_head, features, boxes + tolerance * boxes.new_tensor(signs), labels)
         slack = torch.maximum(slack, (moved - masks).abs().amax(dim=(2, 3)))
-    unsure = torch.stack([sizes_in_doubt(extractor, boxes) for extractor in extractors_of(roi_head)]).any(dim=0)
+    extractors = (*extractors_of(roi_head), *semantic_extractors(roi_head, 'mask'))
+    unsure = torch.stack([sizes_in_doubt(extractor, boxes) for extractor in extractors]).any(dim=0)
     return {'mask_slack': slack, 'mask_unsure': unsure}
 
 

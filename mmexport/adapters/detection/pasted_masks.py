@@ -65,7 +65,7 @@ class _Pasted(TwoStage):
         evidence = super().evidence(raw, image, recorded)
         others = [recorded[name] for name in ('img_shape',) if name in recorded]
         boxes, _, labels, _, logits = super().final(raw, image, *others)
-        roi_head, features = self._part('roi_head'), self._groups(raw)[2]
+        roi_head, features = self._part('roi_head'), self.groups(raw)[1]
         whole = _whole(logits, boxes, image.shape[2:])
         slack = torch.zeros_like(whole)
         for signs in SIGNS[1:]:

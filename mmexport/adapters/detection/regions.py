@@ -16,13 +16,22 @@ from .candidates import Candidates
 from .dense import Maps, base_head, decoded
 from .suppression import kept
 
+# A head with a semantic branch, whose methods take more.
+HYBRID = 'HybridTaskCascadeRoIHead'
 # The methods that are replaced here, and the classes by which they are defined.
-ROI_METHODS = ('predict_bbox',)
-ROI_HEADS = ('StandardRoIHead', 'CascadeRoIHead')
+ROI_METHODS = ('predict', 'predict_bbox')
+ROI_HEADS = ('BaseRoIHead', 'StandardRoIHead', 'CascadeRoIHead', HYBRID)
 HEAD_METHODS = ('predict_by_feat', '_predict_by_feat_single', 'regress_by_class')
 HEADS = ('BBoxHead',)
 # Of a size that decides how many cells a bin reads, relative.
 CLOSE = LOGIT_TOLERANCE
+
+
+class Features(NamedTuple):
+    """Hold the maps that regions are cut from: one a level, and the one of a semantic branch if there is any."""
+
+    levels: list[Tensor]
+    semantic: Tensor | None = None
 
 
 class Regions(NamedTuple):
@@ -46,7 +55,7 @@ def proposals(head: Any, maps: Maps, sizes: Tensor) -> Regions:
     return Regions(boxes, torch.arange(boxes.shape[1], device=num.device) < num[:, None])
 
 
-def second_stage(roi_head: Any, features: list[Tensor], regions: Regions, sizes: Tensor) -> tuple[Candidates, Tensor, list[Tensor]]:
+def second_stage(roi_head: Any, features: Features, regions: Regions, sizes: Tensor) -> tuple[Candidates, Tensor, list[Tensor]]:
     """Return the candidates of a RoI head, one for each region and class; the largest of its logits; the regions of each stage (N, K, 4).
 
     A cascade looks again at the boxes that the stage before has moved, and takes the mean of all logits.
@@ -84,14 +93,25 @@ def extractors_of(roi_head: Any) -> list[Any]:
     return list(layers) if isinstance(layers, nn.ModuleList) else [layers]
 
 
+def semantic_extractors(roi_head: Any, purpose: str) -> list[Any]:
+    """Return what cuts regions out of the map of a semantic branch, for ``bbox`` or ``mask``; none without one."""
+    return [roi_head.semantic_roi_extractor] if has_semantic(roi_head) and purpose in roi_head.semantic_fusion else []
+
+
+def has_semantic(roi_head: Any) -> bool:
+    return bool(getattr(roi_head, 'with_semantic', False))
+
+
 def rois_of(boxes: Tensor) -> Tensor:
     """Return boxes (N, K, 4) as mmdet's regions (N * K, 5), the number of the picture first."""
     images = torch.arange(boxes.shape[0], device=boxes.device).to(boxes)[:, None, None].expand(-1, boxes.shape[1], 1)
     return torch.cat([images, boxes], dim=2).flatten(0, 1)
 
 
-def _looked_at(roi_head: Any, stage: int, features: list[Tensor], boxes: Tensor) -> Any:
-    return roi_head._bbox_forward(*([stage] if isinstance(roi_head.bbox_head, nn.ModuleList) else []), features, rois_of(boxes))
+def _looked_at(roi_head: Any, stage: int, features: Features, boxes: Tensor) -> Any:
+    stages = [stage] if isinstance(roi_head.bbox_head, nn.ModuleList) else []
+    more = {} if features.semantic is None else dict(semantic_feat=features.semantic)
+    return roi_head._bbox_forward(*stages, features.levels, rois_of(boxes), **more)
 
 
 def _activated(head: Any, logits: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from ..base import Adapter
 from ..specs import LOGIT_TOLERANCE, OutputSpec
 from . import masks
 from .candidates import Candidates
-from .decoders import owners
+from .decoders import owner_of, owners
 from .detection import Detection, filled
 from .evidence import close_calls
 from .regions import (
@@ -21,17 +21,20 @@ from .regions import (
     HEADS,
     ROI_HEADS,
     ROI_METHODS,
+    Features,
     Regions,
     candidates_of,
     extractors_of,
+    has_semantic,
     heads_of,
     proposals,
     second_stage,
+    semantic_extractors,
     sizes_in_doubt,
 )
 from .suppression import check_suppression, kept, limit_of, places_kept
 
-GROUPS = ('rpn_scores', 'rpn_boxes', 'features')
+GROUPS = ('rpn_scores', 'rpn_boxes', 'features', 'semantic')
 
 
 @ADAPTERS.register_module()
@@ -39,7 +42,9 @@ class TwoStage(Detection):
     """Give boxes of Faster and Cascade R-CNN, and the masks of those that have them.
 
     ``raw``: the maps of the RPN, `rpn_scores_0` and `rpn_boxes_0` and so on for each level, and those that regions are cut from,
-    `features_0` and so on, (N, channels, h, w). ``final``: as `Detection`, by the test_cfg of the RoI head;
+    `features_0` and so on, (N, channels, h, w); of a semantic branch `semantic_0`.
+
+    ``final``: as `Detection`, by the test_cfg of the RoI head;
     with masks also `masks` (N, K, h, w), logits of each row's label within its box.
 
     Source: mmdet/models/detectors/two_stage.py.
@@ -61,8 +66,7 @@ class TwoStage(Detection):
             parts += [(roi_head, masks.ROI_METHODS, ROI_HEADS), *((head, masks.METHODS, masks.HEADS) for head in masks.heads_of(roi_head))]
         for part, names, known in parts:
             for name in names:
-                owner = next((cls.__name__ for cls in type(part).__mro__ if name in vars(cls)), 'none')
-                if owner not in known:
+                if (owner := owner_of(part, name)) not in known:
                     raise UnsupportedModelError(f'{type(part).__name__} decides by a {name} of {owner}, which mmexport does not know')
         check_suppression(rpn.test_cfg)
         check_suppression(roi_head.test_cfg)
@@ -98,7 +102,9 @@ class TwoStage(Detection):
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         features = self.model.extract_feat(image)  # type: ignore[operator]
-        groups = (*self._part('rpn_head')(features), features[:extractors_of(self._part('roi_head'))[0].num_inputs])
+        roi_head = self._part('roi_head')
+        semantic = [roi_head.semantic_head(features)[1]] if has_semantic(roi_head) else []
+        groups = (*self._part('rpn_head')(features), features[:extractors_of(roi_head)[0].num_inputs], semantic)
         self.levels = [len(group) for group in groups]
         return tuple(level for group in groups for level in group)
 
@@ -106,11 +112,11 @@ class TwoStage(Detection):
         return self.final(self.raw(image), image)
 
     def kept_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, ...]:
-        groups = self._groups(raw)
-        regions = proposals(self._part('rpn_head'), groups[:2], sizes)
-        return self._rows(groups[2], second_stage(self._part('roi_head'), groups[2], regions, sizes)[0])
+        maps, features = self.groups(raw)
+        regions = proposals(self._part('rpn_head'), maps, sizes)
+        return self._rows(features, second_stage(self._part('roi_head'), features, regions, sizes)[0])
 
-    def _rows(self, features: list[Tensor], candidates: Candidates) -> tuple[Tensor, ...]:
+    def _rows(self, features: Features, candidates: Candidates) -> tuple[Tensor, ...]:
         rows = kept(candidates, self._part('roi_head').test_cfg)
         if not self.has_masks:
             return rows
@@ -119,24 +125,25 @@ class TwoStage(Detection):
 
     def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
         """Return which rows rounding may change; doubts about proposals, and about the samples of a bin, go on to the second stage."""
-        groups, rpn, roi_head = self._groups(raw), self._part('rpn_head'), self._part('roi_head')
-        calls = close_calls(candidates_of(rpn, groups[:2], sizes), rpn.test_cfg, max(float(part.abs().max()) for part in groups[0]))
-        regions = proposals(rpn, groups[:2], sizes)
-        of_eager = second_stage(roi_head, groups[2], regions, sizes)[0]
+        (maps, features), rpn, roi_head = self.groups(raw), self._part('rpn_head'), self._part('roi_head')
+        calls = close_calls(candidates_of(rpn, maps, sizes), rpn.test_cfg, max(float(part.abs().max()) for part in maps[0]))
+        regions = proposals(rpn, maps, sizes)
+        of_eager = second_stage(roi_head, features, regions, sizes)[0]
         maybe = calls['maybe']
         boxes = torch.cat([regions.boxes, maybe[..., :4]], dim=1)
         there = torch.cat([regions.valid, maybe[..., 5] >= 0], dim=1)
         may_come = torch.cat([torch.zeros_like(regions.valid), maybe[..., 5] >= 0], dim=1)
         may_go = torch.cat([calls['unsure'], torch.zeros_like(maybe[..., 5] >= 0)], dim=1)
-        candidates, scale, looked_at = second_stage(roi_head, groups[2], Regions(boxes, there), sizes)
+        candidates, scale, looked_at = second_stage(roi_head, features, Regions(boxes, there), sizes)
         for extractor, region in zip(extractors_of(roi_head), looked_at, strict=True):
-            may_go = may_go | sizes_in_doubt(extractor, region)
+            for each_extractor in (extractor, *semantic_extractors(roi_head, 'bbox')):
+                may_go = may_go | sizes_in_doubt(each_extractor, region)
         each = candidates.valid.shape[1] // there.shape[1]
         doubts = close_calls(candidates, roi_head.test_cfg, float(scale), may_go.repeat_interleave(each, dim=1),
                              may_come.repeat_interleave(each, dim=1), places_kept(of_eager, roi_head.test_cfg))
         if self.has_masks:
-            boxes, _, labels, _, logits = self._rows(groups[2], of_eager)
-            doubts |= masks.mask_doubts(roi_head, groups[2], (boxes, labels, logits), LOGIT_TOLERANCE * float(boxes.abs().max()))
+            boxes, _, labels, _, logits = self._rows(features, of_eager)
+            doubts |= masks.mask_doubts(roi_head, features, (boxes, labels, logits), LOGIT_TOLERANCE * float(boxes.abs().max()))
         return doubts
 
     def testing(self) -> AbstractContextManager[None]:
@@ -159,6 +166,8 @@ class TwoStage(Detection):
             outputs['masks'] = torch.stack([filled(rows if len(rows) else rows.new_zeros(0, *cells), self.limit) for rows in predictions])
         return outputs
 
-    def _groups(self, raw: tuple[Tensor, ...]) -> list[list[Tensor]]:
+    def groups(self, raw: tuple[Tensor, ...]) -> tuple[list[list[Tensor]], Features]:
+        """Return the maps of the RPN, and those that regions are cut from."""
         maps = iter(raw)
-        return [[next(maps) for _ in range(count)] for count in self.levels]
+        *of_rpn, levels, semantic = ([next(maps) for _ in range(count)] for count in self.levels)
+        return of_rpn, Features(levels, semantic[0] if semantic else None)
