@@ -53,6 +53,7 @@ STAGES = {
     'double_head': 'double_heads/dh-faster-rcnn_r50_fpn_1x_coco.py',
     'mask_rcnn': 'mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py',
     'cascade_mask_rcnn': 'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',
+    'ms_rcnn': 'ms_rcnn/ms-rcnn_r50-caffe_fpn_1x_coco.py',
     'htc': 'htc/htc_r50_fpn_1x_coco.py',
     'dcn': 'dcn/faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco.py',
 }
@@ -90,6 +91,8 @@ def tiny_detector(name: str, **export: Any) -> Config:
             # A head that takes the features of the one before has as many channels as they.
             head.update(num_classes=CLASSES, num_convs=2, conv_out_channels=64 if head.type == 'HTCMaskHead' else 32)
         cfg.model.test_cfg.rcnn.max_per_img = 40
+    if name == 'ms_rcnn':
+        cfg.model.roi_head.mask_iou_head.num_classes = CLASSES
     if name == 'htc':
         cfg.model.roi_head.semantic_head.update(conv_out_channels=64, num_classes=20, num_convs=2)
     if name == 'gfl':

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ...utils.override import override
 from .decoders import owner_of
-from .regions import HYBRID, Features, rois_of, semantic_extractors, sizes_in_doubt
+from .regions import HYBRID, Features, rois_of
 
 # The methods that are replaced here, and the classes by which they are defined.
 ROI_METHODS = ('predict_mask', '_mask_forward')
@@ -24,32 +24,48 @@ HEADS = ('FCNMaskHead',)
 MOST_CERTAIN = 7.0
 
 
-def mask_logits(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> Tensor:
-    """Return the masks (N, K, h, w) of boxes (N, K, 4), each of its label.
+def masks_of(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the masks (N, K, h, w) of boxes (N, K, 4), each of its label, and what their scores are multiplied by (N, K), if they are.
 
     Those of a cascade are the logits of the mean of its stages' probabilities, within +-7.
     """
-    logits = []
-    for of_all in _of_stages(roi_head, features, rois_of(boxes)):
-        answers = of_all.unflatten(0, boxes.shape[:2])
-        index = labels[..., None, None, None].expand(-1, -1, 1, answers.shape[3], answers.shape[4])
-        logits.append(answers[:, :, 0] if heads_of(roi_head)[-1].class_agnostic else answers.gather(2, index)[:, :, 0])
-    if not isinstance(roi_head.mask_head, nn.ModuleList):
-        return logits[0]
+    answers = _of_stages(roi_head, features, rois_of(boxes))
+    logits = [_of_label(roi_head, each['mask_preds'].unflatten(0, boxes.shape[:2]), labels) for each in answers]
+    if scores_masks(roi_head):
+        quality = roi_head.mask_iou_head(answers[0]['mask_feats'], logits[0].flatten(0, 1)).unflatten(0, boxes.shape[:2])
+        return logits[0], quality.gather(2, labels[..., None])[..., 0]
+    return (_mean(logits) if isinstance(roi_head.mask_head, nn.ModuleList) else logits[0]), None
+
+
+def scores_masks(roi_head: Any) -> bool:
+    """Return whether a head says how good each mask is."""
+    return getattr(roi_head, 'mask_iou_head', None) is not None
+
+
+def _of_label(roi_head: Any, answers: Tensor, labels: Tensor) -> Tensor:
+    """Return of masks (N, K, C, h, w) those of the labels (N, K)."""
+    if heads_of(roi_head)[-1].class_agnostic:
+        return answers[:, :, 0]
+    index = labels[..., None, None, None].expand(-1, -1, 1, answers.shape[3], answers.shape[4])
+    chosen: Tensor = answers.gather(2, index)[:, :, 0]
+    return chosen
+
+
+def _mean(logits: list[Tensor]) -> Tensor:
+    """Return the logits of the mean probability."""
     # A small probability keeps its digits, which one minus a large one has lost.
     for_it, against_it = (torch.stack([(sign * each).sigmoid() for each in logits]).mean(dim=0) for sign in (1, -1))
     return (for_it.clamp(min=1e-6).log() - against_it.clamp(min=1e-6).log()).clamp(-MOST_CERTAIN, MOST_CERTAIN)
 
 
-def _of_stages(roi_head: Any, features: Features, rois: Tensor) -> list[Tensor]:
-    """Return the masks (R, C, h, w) that mmdet takes the mean of."""
+def _of_stages(roi_head: Any, features: Features, rois: Tensor) -> list[dict[str, Tensor]]:
+    """Return what the stages give whose masks `mask_preds` (R, C, h, w) mmdet takes the mean of."""
     if owner_of(roi_head, '_mask_forward') == HYBRID:
         # Every stage feeds the next one, and only the last one counts.
-        answers: list[Tensor] = roi_head._mask_forward(-1, features.levels, rois, semantic_feat=features.semantic,
-                                                       training=False)['mask_preds']
-        return answers
+        answers = roi_head._mask_forward(-1, features.levels, rois, semantic_feat=features.semantic, training=False)
+        return [dict(mask_preds=each) for each in answers['mask_preds']]
     stages = [[number] for number in range(len(heads_of(roi_head)))] if isinstance(roi_head.mask_head, nn.ModuleList) else [[]]
-    return [roi_head._mask_forward(*stage, features.levels, rois)['mask_preds'] for stage in stages]
+    return [roi_head._mask_forward(*stage, features.levels, rois) for stage in stages]
 
 
 def heads_of(roi_head: Any) -> list[Any]:
@@ -69,23 +85,6 @@ def cells_of(roi_head: Any) -> tuple[int, int]:
     height, width = extractors_of(roi_head)[-1].roi_layers[0].output_size
     times = int(head.scale_factor) if head.upsample_method else 1
     return times * int(height), times * int(width)
-
-
-def mask_doubts(roi_head: Any, features: Features, rows: tuple[Tensor, ...], tolerance: float) -> dict[str, Tensor]:
-    """Return `mask_slack` and `mask_unsure` (N, K): what moving its box does to a mask.
-
-    Args:
-        rows: boxes, labels and masks.
-        tolerance: by how much boxes are moved, in pixels.
-    """
-    boxes, labels, masks = rows
-    slack = torch.zeros_like(boxes[..., 0])
-    for signs in ((-1, -1, 1, 1), (1, 1, 1, 1)):
-        moved = mask_logits(roi_head, features, boxes + tolerance * boxes.new_tensor(signs), labels)
-        slack = torch.maximum(slack, (moved - masks).abs().amax(dim=(2, 3)))
-    extractors = (*extractors_of(roi_head), *semantic_extractors(roi_head, 'mask'))
-    unsure = torch.stack([sizes_in_doubt(extractor, boxes) for extractor in extractors]).any(dim=0)
-    return {'mask_slack': slack, 'mask_unsure': unsure}
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from ...errors import ConfigError
 from ..base import Adapter
 from ..specs import LOGIT_TOLERANCE, OutputSpec
 from .detection import filled
-from .masks import mask_logits
+from .masks import masks_of
 from .pasting import pasted
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class _Pasted(TwoStage):
         slack = torch.zeros_like(whole)
         for signs in SIGNS[1:]:
             moved = boxes + LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor(signs)
-            slack = torch.maximum(slack, (_whole(mask_logits(roi_head, features, moved, labels), moved, image.shape[2:]) - whole).abs())
+            of_moved = _whole(masks_of(roi_head, features, moved, labels)[0], moved, image.shape[2:])
+            slack = torch.maximum(slack, (of_moved - whole).abs())
         slack = slack + STEEPEST * LOGIT_TOLERANCE * float(logits.abs().max())
         return {**{name: value for name, value in evidence.items() if name != 'mask_slack'},
                 'mask_near': (whole - self.threshold).abs() <= slack}

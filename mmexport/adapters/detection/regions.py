@@ -20,7 +20,7 @@ from .suppression import kept
 HYBRID = 'HybridTaskCascadeRoIHead'
 # The methods that are replaced here, and the classes by which they are defined.
 ROI_METHODS = ('predict', 'predict_bbox')
-ROI_HEADS = ('BaseRoIHead', 'StandardRoIHead', 'CascadeRoIHead', HYBRID)
+ROI_HEADS = ('BaseRoIHead', 'StandardRoIHead', 'CascadeRoIHead', 'MaskScoringRoIHead', HYBRID)
 HEAD_METHODS = ('predict_by_feat', '_predict_by_feat_single', 'regress_by_class')
 HEADS = ('BBoxHead',)
 # Of a size that decides how many cells a bin reads, relative.

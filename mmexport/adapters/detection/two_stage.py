@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
 from ..base import Adapter
-from ..specs import LOGIT_TOLERANCE, OutputSpec
+from ..specs import OutputSpec
 from . import masks
 from .candidates import Candidates
 from .decoders import owner_of, owners
 from .detection import Detection, filled
 from .evidence import close_calls
+from .mask_evidence import with_masks
 from .regions import (
     HEAD_METHODS,
     HEADS,
@@ -120,8 +121,10 @@ class TwoStage(Detection):
         rows = kept(candidates, self._part('roi_head').test_cfg)
         if not self.has_masks:
             return rows
-        logits = masks.mask_logits(self._part('roi_head'), features, rows[0], rows[2])
-        return (*rows, logits * (torch.arange(logits.shape[1], device=logits.device) < rows[3][:, None])[..., None, None])
+        boxes, scores, labels, num = rows
+        logits, quality = masks.masks_of(self._part('roi_head'), features, boxes, labels)
+        scores = scores if quality is None else scores * quality
+        return boxes, scores, labels, num, logits * (torch.arange(logits.shape[1], device=logits.device) < num[:, None])[..., None, None]
 
     def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
         """Return which rows rounding may change; doubts about proposals, and about the samples of a bin, go on to the second stage."""
@@ -141,10 +144,7 @@ class TwoStage(Detection):
         each = candidates.valid.shape[1] // there.shape[1]
         doubts = close_calls(candidates, roi_head.test_cfg, float(scale), may_go.repeat_interleave(each, dim=1),
                              may_come.repeat_interleave(each, dim=1), places_kept(of_eager, roi_head.test_cfg))
-        if self.has_masks:
-            boxes, _, labels, _, logits = self._rows(features, of_eager)
-            doubts |= masks.mask_doubts(roi_head, features, (boxes, labels, logits), LOGIT_TOLERANCE * float(boxes.abs().max()))
-        return doubts
+        return with_masks(doubts, roi_head, features, kept(of_eager, roi_head.test_cfg)[:3]) if self.has_masks else doubts
 
     def testing(self) -> AbstractContextManager[None]:
         return masks.unpasted(self._part('roi_head')) if self.has_masks else nullcontext()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mmexport.adapters import build_adapter
 from mmexport.adapters.detection import masks, regions
-from mmexport.adapters.detection.masks import mask_logits
+from mmexport.adapters.detection.masks import masks_of
 from mmexport.adapters.detection.regions import CLOSE, sizes_in_doubt
 from mmexport.checker.detections import compare_detections
 from mmexport.compat import provide_mmcv_ext
@@ -26,7 +26,7 @@ from tests.detectors import STAGES, exported, seeded_detector, tiny_detector
 # One worker runs them: they share what is computed once.
 pytestmark = pytest.mark.xdist_group('two_stage')
 
-WITH_MASKS = ('mask_rcnn', 'cascade_mask_rcnn', 'htc')
+WITH_MASKS = ('mask_rcnn', 'cascade_mask_rcnn', 'htc', 'ms_rcnn')
 provide_mmcv_ext()
 
 
@@ -116,25 +116,28 @@ def test_a_threshold_of_the_proposals_is_caught(tmp_path: Path, monkeypatch: pyt
     assert report.passed is False
 
 
-def of_next_label(roi_head: Any, features: list[Tensor], boxes: Tensor, labels: Tensor) -> Tensor:
-    return mask_logits(roi_head, features, boxes, (labels + 1) % 12)
+Masks = tuple[Tensor, Tensor | None]
 
 
-def of_another_row(roi_head: Any, features: list[Tensor], boxes: Tensor, labels: Tensor) -> Tensor:
-    return mask_logits(roi_head, features, boxes, labels).roll(1, dims=1)
+def of_next_label(roi_head: Any, features: regions.Features, boxes: Tensor, labels: Tensor) -> Masks:
+    return masks_of(roi_head, features, boxes, (labels + 1) % 12)
 
 
-def boxes_off(roi_head: Any, features: list[Tensor], boxes: Tensor, labels: Tensor) -> Tensor:
-    return mask_logits(roi_head, features, boxes + 2, labels)
+def of_another_row(roi_head: Any, features: regions.Features, boxes: Tensor, labels: Tensor) -> Masks:
+    return masks_of(roi_head, features, boxes, labels)[0].roll(1, dims=1), None
+
+
+def boxes_off(roi_head: Any, features: regions.Features, boxes: Tensor, labels: Tensor) -> Masks:
+    return masks_of(roi_head, features, boxes + 2, labels)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('fault', [of_next_label, of_another_row, boxes_off])
-def test_a_wrong_mask_is_caught(fault: Callable[..., Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def planted(*args: Any) -> Tensor:
-        return (fault if torch.jit.is_tracing() else mask_logits)(*args)
+def test_a_wrong_mask_is_caught(fault: Callable[..., Masks], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def planted(*args: Any) -> Masks:
+        return (fault if torch.jit.is_tracing() else masks_of)(*args)
 
-    monkeypatch.setattr(masks, 'mask_logits', planted)
+    monkeypatch.setattr(masks, 'masks_of', planted)
     report = exported('mask_rcnn', quick('mask_rcnn'), tmp_path)
     assert report.passed is False
     assert any('detections' in reason for reason in report.reasons), report.reasons

@@ -1,0 +1,52 @@
+"""Tell by how much the masks of eager, and what scores are multiplied by for them, may be off, for the checker."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..specs import LOGIT_TOLERANCE
+from .masks import extractors_of, masks_of
+from .regions import Features, semantic_extractors, sizes_in_doubt
+
+
+def mask_doubts(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """Return `mask_slack` and `mask_unsure` (N, K): what moving its box by the tolerance does to a mask.
+
+    Where the head scores masks, also that factor, `quality`, and `quality_slack` (N, K).
+    """
+    masks, quality = masks_of(roi_head, features, boxes, labels)
+    slack, of_quality = torch.zeros_like(boxes[..., 0]), torch.zeros_like(boxes[..., 0])
+    for signs in ((-1, -1, 1, 1), (1, 1, 1, 1)):
+        moved, other = masks_of(roi_head, features, boxes + LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor(signs), labels)
+        slack = torch.maximum(slack, (moved - masks).abs().amax(dim=(2, 3)))
+        if quality is not None and other is not None:
+            of_quality = torch.maximum(of_quality, (other - quality).abs())
+    extractors = (*extractors_of(roi_head), *semantic_extractors(roi_head, 'mask'))
+    unsure = torch.stack([sizes_in_doubt(extractor, boxes) for extractor in extractors]).any(dim=0)
+    doubts = {'mask_slack': slack, 'mask_unsure': unsure}
+    if quality is None:
+        return doubts
+    largest = quality.abs().max()
+    return {**doubts, 'quality': quality, 'quality_slack': of_quality + LOGIT_TOLERANCE * largest + unsure * largest}
+
+
+def with_masks(doubts: dict[str, Tensor], roi_head: Any, features: Features, rows: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    """Return the doubts about rows and their masks; scores are multiplied by what the head says of each mask.
+
+    Args:
+        doubts: as `close_calls` gives them, of scores that are not multiplied.
+        rows: boxes, scores and labels of eager, before that too.
+    """
+    boxes, scores, labels = rows
+    of_masks = mask_doubts(roi_head, features, boxes, labels)
+    if 'quality' not in of_masks:
+        return {**doubts, **of_masks}
+    quality, slack = of_masks.pop('quality'), of_masks.pop('quality_slack')
+    maybe = doubts['maybe'].clone()
+    others = mask_doubts(roi_head, features, maybe[..., :4], maybe[..., 5].clamp(min=0).long())
+    maybe_slack = doubts['maybe_slack'] * others['quality'].abs() + maybe[..., 4].abs() * others['quality_slack']
+    maybe[..., 4] = maybe[..., 4] * others['quality']
+    return {**doubts, **of_masks, 'row_slack': doubts['row_slack'] * quality.abs() + scores.abs() * slack, 'maybe': maybe,
+            'maybe_slack': maybe_slack}
