@@ -2,26 +2,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from mmexport.adapters import build_adapter
-from mmexport.adapters.detection import masks, regions
-from mmexport.adapters.detection.masks import masks_of
+from mmexport.adapters.detection import regions
 from mmexport.adapters.detection.regions import CLOSE, sizes_in_doubt
 from mmexport.checker.detections import compare_detections
 from mmexport.compat import provide_mmcv_ext
 from mmexport.errors import ConfigError, UnsupportedModelError
 from mmexport.inputs.synthetic import picture
-from mmexport.ops.roi_align import forms
 from mmexport.verification.test_step import run_test_step_on
-from tests.detectors import STAGES, exported, seeded_detector, tiny_detector
+from tests.detectors import STAGES, seeded_detector
 
 # One worker runs them: they share what is computed once.
 pytestmark = pytest.mark.xdist_group('two_stage')
@@ -67,80 +60,6 @@ def test_a_region_between_two_levels_or_two_numbers_of_samples_is_in_doubt(side:
     exact = side == 56.0
     boxes = torch.tensor([[[0.0, 0.0, side * (1 + CLOSE / 5 if exact else 1), side]]])
     assert bool(sizes_in_doubt(extractor, boxes)) is doubt
-
-
-def quick(name: str = 'faster_rcnn') -> Any:
-    return tiny_detector(name, backends=['torchscript'], verify=dict(shapes=[(161, 97)], noises=1, batch=2))
-
-
-def next_level(levels: Any, rois: Tensor, level: Tensor, settings: Any) -> Tensor:
-    return forms.bags(levels, rois, (level + 1).clamp(max=len(levels) - 1), settings)
-
-
-def not_aligned(levels: Any, rois: Tensor, level: Tensor, settings: Any) -> Tensor:
-    return forms.bags(levels, rois, level, settings._replace(aligned=False))
-
-
-def two_samples(levels: Any, rois: Tensor, level: Tensor, settings: Any) -> Tensor:
-    return forms.bags(levels, rois, level, settings._replace(sampling_ratio=2))
-
-
-def first_picture(levels: Any, rois: Tensor, level: Tensor, settings: Any) -> Tensor:
-    return forms.bags(levels, torch.cat([torch.zeros_like(rois[:, :1]), rois[:, 1:]], dim=1), level, settings)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('fault', [next_level, not_aligned, two_samples, first_picture])
-def test_a_planted_fault_is_caught(fault: Callable[..., Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def planted(*args: Any) -> Tensor:
-        return (fault if torch.jit.is_tracing() else forms.roi_align)(*args)
-
-    monkeypatch.setattr(import_module('mmexport.patches.roi_align'), 'roi_align', planted)
-    report = exported('faster_rcnn', quick(), tmp_path)
-    assert report.passed is False
-    assert any('detections' in reason for reason in report.reasons), report.reasons
-
-
-@pytest.mark.slow
-def test_a_threshold_of_the_proposals_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = regions.kept
-
-    def planted(candidates: Any, cfg: Any) -> Any:
-        if torch.jit.is_tracing():
-            cfg = copy.deepcopy(cfg)
-            cfg.update(nms=dict(type='nms', iou_threshold=0.6))
-        return kept(candidates, cfg)
-
-    monkeypatch.setattr(regions, 'kept', planted)
-    report = exported('faster_rcnn', quick(), tmp_path)
-    assert report.passed is False
-
-
-Masks = tuple[Tensor, Tensor | None]
-
-
-def of_next_label(roi_head: Any, features: regions.Features, boxes: Tensor, labels: Tensor) -> Masks:
-    return masks_of(roi_head, features, boxes, (labels + 1) % 12)
-
-
-def of_another_row(roi_head: Any, features: regions.Features, boxes: Tensor, labels: Tensor) -> Masks:
-    return masks_of(roi_head, features, boxes, labels)[0].roll(1, dims=1), None
-
-
-def boxes_off(roi_head: Any, features: regions.Features, boxes: Tensor, labels: Tensor) -> Masks:
-    return masks_of(roi_head, features, boxes + 2, labels)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('fault', [of_next_label, of_another_row, boxes_off])
-def test_a_wrong_mask_is_caught(fault: Callable[..., Masks], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def planted(*args: Any) -> Masks:
-        return (fault if torch.jit.is_tracing() else masks_of)(*args)
-
-    monkeypatch.setattr(masks, 'masks_of', planted)
-    report = exported('mask_rcnn', quick('mask_rcnn'), tmp_path)
-    assert report.passed is False
-    assert any('detections' in reason for reason in report.reasons), report.reasons
 
 
 @pytest.mark.parametrize(('path', 'words'), [
