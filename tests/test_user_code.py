@@ -78,8 +78,9 @@ def test_a_condition_that_only_refuses_is_no_branch(tmp_path: Path) -> None:
     assert not report.branches.unresolved
 
 
-@pytest.mark.parametrize('backend', ['torch_export', 'onnx', 'openvino', pytest.param('aotinductor', marks=pytest.mark.slow)])
-@pytest.mark.parametrize('habit', ['branch_on_aspect', 'branch_on_long_side'])
+@pytest.mark.parametrize(('habit', 'backend'), [
+    ('branch_on_aspect', 'torch_export'), ('branch_on_aspect', 'openvino'), ('branch_on_long_side', 'onnx'),
+    pytest.param('branch_on_aspect', 'aotinductor', marks=pytest.mark.slow)])
 def test_a_branch_on_a_size_in_the_other_formats(habit: str, backend: str, tmp_path: Path) -> None:
     """Refused by the file, or exit 1 with the line; never another answer."""
     report = export(tmp_path, habit, backends=[backend])

@@ -13,7 +13,6 @@ from mmexport.adapters import Adapter
 from mmexport.artifact import Artifact
 from mmexport.backends import Backend
 from mmexport.backends.onnx.backend import ONNX
-from mmexport.backends.openvino.backend import OpenVINO
 from mmexport.backends.torchscript.backend import TorchScript
 from mmexport.patching import Patch
 from mmexport.registry import BACKENDS, PATCHES
@@ -44,11 +43,6 @@ class MistakenONNX(Spoiled, ONNX):
     pass
 
 
-@BACKENDS.register_module()
-class MistakenOpenVINO(Spoiled, OpenVINO):
-    pass
-
-
 def _one_percent(model: Any) -> None:
     model.backbone.layer2[0].conv1.weight.data.mul_(1.01)
 
@@ -75,7 +69,6 @@ SPOILS: dict[str, Any] = {'a layer 1% off': _one_percent, 'a wrong constant in t
 @pytest.mark.parametrize(('backend', 'spoil', 'name', 'module'), [
     ('Mistaken', 'a layer 1% off', 'fcn', 'backbone.layer2.0.conv1'),
     ('MistakenONNX', 'a layer 1% off', 'fcn', 'backbone.layer2.0.conv1'),
-    ('MistakenOpenVINO', 'a layer 1% off', 'fcn', 'backbone.layer2.0.conv1'),
     ('Mistaken', 'a wrong constant in the deepest decoder layer', 'mask2former_r50', 'panoptic_head.transformer_decoder.layers.5.norms.2'),
     ('Mistaken', 'a module wrong on its second call', 'mask2former_r50', 'panoptic_head.mask_embed.0, call 2')])
 def test_what_the_lowering_got_wrong_is_found(backend: str, spoil: str, name: str, module: str, tmp_path: Path) -> None:

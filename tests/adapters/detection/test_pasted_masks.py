@@ -49,9 +49,8 @@ def test_masks_are_those_of_test_step(name: str, img_shape: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('backend', ['torchscript', 'onnx'])
-def test_a_file_pastes_them(backend: str, tmp_path: Path) -> None:
-    report = exported('mask_rcnn', quick(backend), tmp_path)
+def test_a_file_pastes_them(tmp_path: Path) -> None:
+    report = exported('mask_rcnn', quick('torchscript'), tmp_path)
     assert report.passed, report.reasons
     masks = report.artifacts[0].manifest['outputs'][4]
     assert (masks['name'], masks['dtype'], list(masks['axes'])) == ('masks', 'uint8', ['batch', 'row', 'height', 'width'])
