@@ -1,4 +1,4 @@
-"""Tell by how much the masks of eager, and what scores are multiplied by for them, may be off, for the checker."""
+"""Tell the checker by how much masks may be off, and the scores that depend on them."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Paste masks, which lie in the cells of their boxes, into a picture.
+"""Enlarge masks, which lie in the cells of their boxes, to the picture.
 
 Bilinear along each axis and zero outside, as mmdet's ``_do_paste_mask`` (mmdet/models/roi_heads/mask_heads/fcn_mask_head.py) does by
 ``grid_sample``; here the weights of an axis are a matrix.

@@ -94,7 +94,7 @@ def extractors_of(roi_head: Any) -> list[Any]:
 
 
 def semantic_extractors(roi_head: Any, purpose: str) -> list[Any]:
-    """Return what cuts regions out of the map of a semantic branch, for ``bbox`` or ``mask``; none without one."""
+    """Return what cuts regions out of a semantic map. `purpose` is ``bbox`` or ``mask``; without a map there is none."""
     return [roi_head.semantic_roi_extractor] if has_semantic(roi_head) and purpose in roi_head.semantic_fusion else []
 
 

@@ -1,4 +1,4 @@
-"""Convert the detections of an exported file to mmdet's results, in the coordinates of the original pictures."""
+"""Convert the detections of a file to mmdet's results in the original pictures."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
