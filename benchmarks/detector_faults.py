@@ -1,4 +1,4 @@
-"""Put faults into the lowering of small detectors, in every format, and record what the check says of the files.
+"""Make faults in the lowering of small detectors, in every format, and record what the check says of the files.
 
     python benchmarks/detector_faults.py --out benchmarks/results/detector_faults.json
 """

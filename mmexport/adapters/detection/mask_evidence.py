@@ -1,4 +1,4 @@
-"""Tell the checker by how much masks may be off, and the scores that depend on them."""
+"""Tell by how much masks may be off, and scores that depend on them."""
 from __future__ import annotations
 
 from typing import Any

@@ -27,7 +27,8 @@ MOST_CERTAIN = 7.0
 def masks_of(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return the masks (N, K, h, w) of boxes (N, K, 4), each of its label, and their quality (N, K).
 
-    Scores are multiplied by the quality; it is None where the head says nothing of it. Masks of a cascade are the logits of the mean of its stages' probabilities, within +-7.
+    Scores are multiplied by the quality; it is None where the head says nothing of it. Masks of a cascade are the logits of the mean of its
+    stages' probabilities, within +-7.
     """
     answers = _of_stages(roi_head, features, rois_of(boxes))
     logits = [_of_label(roi_head, each['mask_preds'].unflatten(0, boxes.shape[:2]), labels) for each in answers]

@@ -1,4 +1,4 @@
-"""Put faults into the lowering of detectors: eager keeps its own results, and a file gets those of a wrong function."""
+"""Make faults in the lowering of detectors: eager keeps its own results, and a file gets those of a wrong function."""
 from __future__ import annotations
 
 import copy
