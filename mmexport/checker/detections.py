@@ -33,7 +33,7 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
         unsure = evidence['unsure'][image].bool() if 'unsure' in evidence else torch.zeros(expected['scores'].shape[1], dtype=torch.bool)
         rows += count
         doubtful += int(unsure[:count].sum())
-        pairs, free = _matches(expected, actual, image, count, actual_count, reach, best)
+        pairs, free = _matches(expected, actual, image, count, actual_count, reach, best, tolerance)
         for row, match in pairs:
             if match is None:
                 lost += int(not unsure[row])
@@ -84,16 +84,19 @@ def _mask_error(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], ev
 
 
 def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, count: int, actual_count: int, reach: float,
-             best: float) -> tuple[list[tuple[int, int | None]], Tensor]:
-    """Return for each expected row its match, and which rows of `actual` were not used. The nearest pairs are matched first."""
+             best: float, tolerance: float) -> tuple[list[tuple[int, int | None]], Tensor]:
+    """Return for each expected row its match, and which rows of `actual` were not used. The nearest pairs are matched first.
+
+    Two rows may match whose boxes overlap, or agree within the tolerance: slivers that are off by less than a pixel overlap little.
+    """
     boxes, others = expected['boxes'][image, :count], actual['boxes'][image, :actual_count]
     free = torch.ones(actual_count, dtype=torch.bool)
     if not count or not actual_count:
         return [(row, None) for row in range(count)], free
     same = expected['labels'][image, :count, None] == actual['labels'][image, :actual_count]
-    apart = (boxes[:, None] - others).abs().amax(dim=2) / reach
-    apart = apart + (expected['scores'][image, :count, None] - actual['scores'][image, :actual_count]).abs() / best
-    apart = torch.where(same & (overlaps(boxes, others) >= SAME), apart, torch.full_like(apart, float('inf')))
+    off = (boxes[:, None] - others).abs().amax(dim=2) / reach
+    apart = off + (expected['scores'][image, :count, None] - actual['scores'][image, :actual_count]).abs() / best
+    apart = torch.where(same & ((overlaps(boxes, others) >= SAME) | (off <= tolerance)), apart, torch.full_like(apart, float('inf')))
     matches: dict[int, int] = {}
     for pair in apart.flatten().argsort(stable=True).tolist():
         row, match = divmod(pair, actual_count)
