@@ -83,7 +83,7 @@ def test_verify_writes_all_samples_and_cleans_up(tmp_path: Path) -> None:
     assert check.result is not None and check.seconds == check.result['p50_s'] > 0
     scratch = tmp_path / 'scratch' / 'deep'
     assert process.asked == [[str(tmp_path / 'a'), '--samples', str(scratch / 'all_samples.npz'), '--device', 'cpu', '--out',
-                              str(scratch / 'found.json'), '--trust', '--runner', str(RUNNER)]]
+                              str(scratch / 'answers.json'), '--trust', '--runner', str(RUNNER)]]
     assert list(scratch.iterdir()) == []
 
 
