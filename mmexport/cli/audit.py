@@ -67,7 +67,9 @@ def _of_script(args: SimpleNamespace, device: torch.device) -> Audit:
 
 
 def _of_config(args: SimpleNamespace, device: torch.device) -> Audit:
-    from ..adapters import build_adapter
+    import torch
+
+    from ..adapters import adapter_for
     from ..device.preflight import audit_adapter, audit_after_fix
     from ..errors import InputError
     from ..inputs.shapes import traced_shape
@@ -83,7 +85,7 @@ def _of_config(args: SimpleNamespace, device: torch.device) -> Audit:
     cfg = load_config(args.model, options)
     section = export_section(cfg)
     model, _ = load_model(cfg, args.checkpoint, 'cpu', CheckpointOptions(trust=args.trust_checkpoint))
-    adapter = build_adapter(model, section['task'], levels_of(section)[0], bool(section['inputs']['normalize']))
+    adapter = adapter_for(model, section, levels_of(section)[0], torch.device('cpu'))
     image = picture(traced_shape(cfg, section), 0, adapter)
     result = audit_adapter(adapter, image, device)
     return result if args.fix is None or result.clean else audit_after_fix(adapter, image, result, device)

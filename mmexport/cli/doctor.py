@@ -19,6 +19,7 @@ def command(args: SimpleNamespace) -> int:
 
 def doctor() -> int:
     """Print the description; return 0, or 3 where a package is missing or two do not work together."""
+    from ..errors import SetupError
     from .printing import print_lines
     problems = list(_problems())
     # Without torch nothing else can be asked.
@@ -26,7 +27,7 @@ def doctor() -> int:
     print_lines([*_versions(), *_tried(), *details])
     if problems:
         print_lines(['', *problems])
-    return 3 if problems else 0
+    return SetupError.exit_code if problems else 0
 
 
 def installed() -> dict[str, str]:

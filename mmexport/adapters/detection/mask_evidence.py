@@ -1,6 +1,7 @@
 """Tell by how much masks may be off, and scores that depend on them."""
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +11,15 @@ from ..specs import LOGIT_TOLERANCE
 from .masks import extractors_of, masks_of
 from .regions import Features, semantic_extractors, sizes_in_doubt
 
+# How each coordinate of a box moves: larger, aside; smaller, to the other side.
+MOVES = ((-1, -1, 1, 1), (1, 1, 1, 1), (1, 1, -1, -1), (-1, -1, -1, -1))
+
+
+def moved_boxes(boxes: Tensor, moves: Sequence[Sequence[int]] = MOVES) -> Iterator[Tensor]:
+    """Give boxes (N, K, 4), moved by the tolerance."""
+    for signs in moves:
+        yield boxes + LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor(signs)
+
 
 def mask_doubts(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Return `mask_slack` and `mask_unsure` (N, K): what moving its box by the tolerance does to a mask.
@@ -18,9 +28,9 @@ def mask_doubts(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor
     """
     masks, quality = masks_of(roi_head, features, boxes, labels)
     slack, of_quality = torch.zeros_like(boxes[..., 0]), torch.zeros_like(boxes[..., 0])
-    for signs in ((-1, -1, 1, 1), (1, 1, 1, 1)):
-        moved, other = masks_of(roi_head, features, boxes + LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor(signs), labels)
-        slack = torch.maximum(slack, (moved - masks).abs().amax(dim=(2, 3)))
+    for moved in moved_boxes(boxes, MOVES[:2]):
+        of_moved, other = masks_of(roi_head, features, moved, labels)
+        slack = torch.maximum(slack, (of_moved - masks).abs().amax(dim=(2, 3)))
         if quality is not None and other is not None:
             of_quality = torch.maximum(of_quality, (other - quality).abs())
     extractors = (*extractors_of(roi_head), *semantic_extractors(roi_head, 'mask'))

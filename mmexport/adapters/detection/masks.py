@@ -1,7 +1,7 @@
 """Compute the masks of detections by the mask heads of a RoI head.
 
-Sources: mmdet/models/roi_heads: standard_roi_head.py, cascade_roi_head.py, mask_heads/fcn_mask_head.py; pasting them into the picture is
-left to the user of the file.
+Sources: mmdet/models/roi_heads: standard_roi_head.py, cascade_roi_head.py, htc_roi_head.py, mask_scoring_roi_head.py,
+mask_heads/fcn_mask_head.py. Into the picture they come in `pasted_masks`, or by `results` outside of the file.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ...utils.override import override
 from .decoders import owner_of
-from .regions import HYBRID, Features, rois_of
+from .regions import HYBRID, Features, rois_of, stages_of
 
 # The methods that are replaced here, and the classes by which they are defined.
 ROI_METHODS = ('predict_mask', '_mask_forward')
@@ -71,13 +71,12 @@ def _of_stages(roi_head: Any, features: Features, rois: Tensor) -> list[dict[str
 
 def heads_of(roi_head: Any) -> list[Any]:
     """Return the mask head of each stage."""
-    return list(roi_head.mask_head) if isinstance(roi_head.mask_head, nn.ModuleList) else [roi_head.mask_head]
+    return stages_of(roi_head.mask_head)
 
 
 def extractors_of(roi_head: Any) -> list[Any]:
     """Return what cuts the regions of masks out, of each stage."""
-    layers = roi_head.mask_roi_extractor
-    return list(layers) if isinstance(layers, nn.ModuleList) else [layers]
+    return stages_of(roi_head.mask_roi_extractor)
 
 
 def cells_of(roi_head: Any) -> tuple[int, int]:

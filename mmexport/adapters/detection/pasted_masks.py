@@ -12,6 +12,7 @@ from ...errors import ConfigError
 from ..base import Adapter
 from ..specs import LOGIT_TOLERANCE, OutputSpec
 from .detection import filled
+from .mask_evidence import moved_boxes
 from .masks import masks_of
 from .pasting import pasted
 
@@ -23,7 +24,6 @@ else:
 
 # By how much a probability changes with its logit at most.
 STEEPEST = 0.25
-SIGNS = ((0, 0, 0, 0), (-1, -1, 1, 1), (1, 1, 1, 1), (1, 1, -1, -1), (-1, -1, -1, -1))
 
 
 def with_pasted_masks(cls: type[TwoStage]) -> type[TwoStage]:
@@ -68,8 +68,7 @@ class _Pasted(TwoStage):
         roi_head, features = self._part('roi_head'), self.groups(raw)[1]
         whole = _whole(logits, boxes, image.shape[2:])
         slack = torch.zeros_like(whole)
-        for signs in SIGNS[1:]:
-            moved = boxes + LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor(signs)
+        for moved in moved_boxes(boxes):
             of_moved = _whole(masks_of(roi_head, features, moved, labels)[0], moved, image.shape[2:])
             slack = torch.maximum(slack, (of_moved - whole).abs())
         slack = slack + STEEPEST * LOGIT_TOLERANCE * float(logits.abs().max())

@@ -84,12 +84,16 @@ def second_stage(roi_head: Any, features: Features, regions: Regions, sizes: Ten
 
 def heads_of(roi_head: Any) -> list[Any]:
     """Return the head of each stage."""
-    return list(roi_head.bbox_head) if isinstance(roi_head.bbox_head, nn.ModuleList) else [roi_head.bbox_head]
+    return stages_of(roi_head.bbox_head)
 
 
 def extractors_of(roi_head: Any) -> list[Any]:
     """Return what cuts the regions out, of each stage."""
-    layers = roi_head.bbox_roi_extractor
+    return stages_of(roi_head.bbox_roi_extractor)
+
+
+def stages_of(layers: Any) -> list[Any]:
+    """Return the module of each stage; a head that is no cascade has one."""
     return list(layers) if isinstance(layers, nn.ModuleList) else [layers]
 
 
