@@ -57,9 +57,14 @@ STAGES = {
     'htc': 'htc/htc_r50_fpn_1x_coco.py',
     'dcn': 'dcn/faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco.py',
 }
-ALL = {**CONFIGS, **QUERIES, **STAGES}
-# Their necks join maps of equal size only.
-MULTIPLES = ('rtmdet', 'yolov3', 'yolox')
+MASKS = {
+    'rtmdet_ins': 'rtmdet/rtmdet-ins_tiny_8xb32-300e_coco.py',
+    'condinst': 'condinst/condinst_r50_fpn_ms-poly-90k_coco_instance.py',
+    'boxinst': 'boxinst/boxinst_r50_fpn_ms-90k_coco.py',
+}
+ALL = {**CONFIGS, **QUERIES, **STAGES, **MASKS}
+# Their necks, or the heads of their masks, join maps of equal size only.
+MULTIPLES = ('rtmdet', 'yolov3', 'yolox', *MASKS)
 CLASSES = 12
 
 
@@ -93,6 +98,17 @@ def tiny_detector(name: str, **export: Any) -> Config:
         cfg.model.test_cfg.rcnn.max_per_img = 40
     if name == 'ms_rcnn':
         cfg.model.roi_head.mask_iou_head.num_classes = CLASSES
+    if name in ('condinst', 'boxinst'):
+        # As many as the head of boxes gives weights for, 593 in BoxInst.
+        channels = 8 if name == 'condinst' else 16
+        cfg.model.mask_head.feat_channels = cfg.model.mask_head.mask_feature_head.out_channels = channels
+    if name in MASKS:
+        cfg.model.test_cfg.max_per_img = 40
+    if name == 'boxinst':
+        # Its own makes targets from colours, for which it imports scikit-image; a picture is prepared by its base class.
+        cfg.model.data_preprocessor = dict(cfg.model.data_preprocessor, type='DetDataPreprocessor')
+        for key in ('mask_stride', 'pairwise_size', 'pairwise_dilation', 'pairwise_color_thresh', 'bottom_pixels_removed'):
+            del cfg.model.data_preprocessor[key]
     if name == 'htc':
         cfg.model.roi_head.semantic_head.update(conv_out_channels=64, num_classes=20, num_convs=2)
     if name == 'gfl':

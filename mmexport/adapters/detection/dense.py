@@ -28,21 +28,28 @@ def base_head(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
 
 
 def by_level(head: Any, maps: Maps, width: int, boxes_of: Callable[[int, Tensor, Tensor], Tensor]) -> Candidates:
-    """Take the best pairs of each level, and compute their boxes alone.
+    """Take the best pairs of each level, and compute their boxes alone; see `with_places`."""
+    return with_places(head, maps, width, boxes_of)[0]
+
+
+def with_places(head: Any, maps: Maps, width: int, boxes_of: Callable[[int, Tensor, Tensor], Tensor]) -> tuple[Candidates, Tensor]:
+    """Return the best pairs of each level with their boxes, and their places (N, M) among the rows of all levels.
 
     Args:
         maps: of classes, of boxes, and maybe one with a factor of the scores; each a tensor a level.
         width: numbers that describe a box.
         boxes_of: computes boxes (N, K, 4) from the number of the level, priors (N, K, ...) and what describes the boxes (N, K, width).
     """
-    levels = []
+    levels, places, before = [], [], 0
     for number, priors in enumerate(priors_of(head, maps[0])):
         scores, place, labels, valid = best_scores(head, rows_of(maps[0][number], head.cls_out_channels))
         boxes = boxes_of(number, priors[place], rows_at(rows_of(maps[1][number], width), place))
         for factors in maps[2:]:
             scores = scores * rows_of(factors[number], 1)[..., 0].gather(1, place).sigmoid()
         levels.append(Candidates(boxes, scores, labels, valid))
-    return joined(levels)
+        places.append(place + before)
+        before = before + priors.shape[0]
+    return joined(levels), torch.cat(places, dim=1)
 
 
 def rows_of(values: Tensor, width: int) -> Tensor:

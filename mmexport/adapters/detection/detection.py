@@ -45,8 +45,8 @@ class Detection(Adapter):
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
         head = getattr(model, 'bbox_head', None)
-        return all(hasattr(head, name) for name in METHODS) and hasattr(model, 'extract_feat') and not any(
-            hasattr(model, name) for name in ('mask_head', 'roi_head', 'forward_transformer'))
+        others = any(hasattr(model, name) for name in ('mask_head', 'roi_head', 'forward_transformer')) or hasattr(head, 'mask_head')
+        return all(hasattr(head, name) for name in METHODS) and hasattr(model, 'extract_feat') and not others
 
     def check_head(self) -> None:
         """Raise if `final` is not known for this head."""

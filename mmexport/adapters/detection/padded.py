@@ -21,10 +21,10 @@ INSIDE = 0.75
 
 def with_img_shape(cls: type[Detection]) -> type[Detection]:
     """Return a subclass whose second input is ``img_shape`` (N, 2), int64: height and width."""
-    return type(f'{cls.__name__}Padded', (_Padded, cls), {'__doc__': cls.__doc__})
+    return type(f'{cls.__name__}Padded', (Padded, cls), {'__doc__': cls.__doc__})
 
 
-class _Padded(Detection):
+class Padded(Detection):
     """Clip boxes to the picture of each row of ``img_shape``, as mmdet does by the metainfo of its data samples."""
 
     input_specs = (IMAGE, InputSpec('img_shape', ('batch', 'side'), 'int64'))

@@ -11,10 +11,9 @@ from torch import Tensor
 from ...errors import ConfigError
 from ..base import Adapter
 from ..specs import LOGIT_TOLERANCE, OutputSpec
-from .detection import filled
 from .mask_evidence import moved_boxes
 from .masks import masks_of
-from .pasting import pasted
+from .pasting import decided, pasted, read_masks
 
 if TYPE_CHECKING:
     from .two_stage import TwoStage
@@ -54,11 +53,7 @@ class _Pasted(TwoStage):
     def final(self, raw: tuple[Tensor, ...], image: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         *rows, logits = super().final(raw, image, *others)
         whole = _whole(logits, rows[0], image.shape[2:]) >= self.threshold
-        if others:
-            whole = whole & _inside(others[0], image)[:, None]
-        # Masks of rows without a box are empty, whatever the threshold.
-        counts = torch.arange(logits.shape[1], device=image.device) < rows[3][:, None]
-        return (*rows, (whole & counts[..., None, None]).to(torch.uint8))
+        return (*rows, decided(whole, rows[3], others[0] if others else None))
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return also `mask_near` (N, K, H, W): the pixels at the threshold, or that come to it where a box moves by its tolerance."""
@@ -79,21 +74,10 @@ class _Pasted(TwoStage):
         return nullcontext()
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
-        masks = [sample.pred_instances.masks[:self.limit].to(torch.uint8) for sample in samples]
-        height, width = (max(sides) for sides in zip(*(sample.ori_shape for sample in samples), strict=True))
-        padded = [rows.new_zeros(len(rows), height, width) for rows in masks]
-        for rows, filling in zip(padded, masks, strict=True):
-            rows[:, :filling.shape[1], :filling.shape[2]] = filling
-        return {**self.read_boxes(samples), 'masks': torch.stack([filled(rows, self.limit) for rows in padded])}
+        return {**self.read_boxes(samples), 'masks': read_masks(samples, self.limit)}
 
 
 def _whole(logits: Tensor, boxes: Tensor, size: Sequence[Any]) -> Tensor:
     """Return the probabilities (N, K, H, W) of masks (N, K, h, w)."""
     whole = pasted(logits.flatten(0, 1).sigmoid(), boxes.flatten(0, 1), size[0], size[1])
     return whole.unflatten(0, logits.shape[:2])
-
-
-def _inside(sizes: Tensor, image: Tensor) -> Tensor:
-    """Return which pixels (N, H, W) are no padding."""
-    rows, columns = torch.arange(image.shape[2], device=image.device), torch.arange(image.shape[3], device=image.device)
-    return (rows < sizes[:, :1])[:, :, None] & (columns < sizes[:, 1:])[:, None]

@@ -1,9 +1,11 @@
-"""Enlarge masks, which lie in the cells of their boxes, to the picture.
+"""Make masks of the size of the picture.
 
-Bilinear along each axis and zero outside, as mmdet's ``_do_paste_mask`` (mmdet/models/roi_heads/mask_heads/fcn_mask_head.py) does by
-``grid_sample``; here the weights of an axis are a matrix.
+Masks that lie in the cells of their boxes are enlarged bilinearly along each axis and are zero outside, as mmdet's ``_do_paste_mask``
+(mmdet/models/roi_heads/mask_heads/fcn_mask_head.py) does by ``grid_sample``; here the weights of an axis are a matrix.
 """
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,3 +25,28 @@ def _weights(low: Tensor, high: Tensor, pixels: int, cells: int) -> Tensor:
     places = (centres - low[:, None]) / torch.where(size > 0, size, torch.ones_like(size)) * cells - 0.5
     weights = (1 - (places[..., None] - torch.arange(cells, device=low.device)).abs()).clamp(min=0)
     return weights * (size > 0)[..., None]
+
+
+def decided(whole: Tensor, num: Tensor, sizes: Tensor | None) -> Tensor:
+    """Return masks (N, K, H, W) as uint8: 1 where `whole` is true, the row is one of `num` (N,), and the pixel is no padding.
+
+    Args:
+        sizes: height and width (N, 2) without padding; None if there is none.
+    """
+    if sizes is not None:
+        rows, columns = (torch.arange(side, device=whole.device) for side in whole.shape[2:])
+        inside = (rows < sizes[:, :1])[:, :, None] & (columns < sizes[:, 1:])[:, None]
+        whole = whole & inside[:, None]
+    # Masks of rows without a box are empty, whatever the threshold.
+    counts = torch.arange(whole.shape[1], device=whole.device) < num[:, None]
+    return (whole & counts[..., None, None]).to(torch.uint8)
+
+
+def read_masks(samples: list[Any], limit: int) -> Tensor:
+    """Return the masks that ``test_step`` gives (N, K, H, W), as uint8; smaller pictures are followed by zeros."""
+    height, width = (max(sides) for sides in zip(*(sample.ori_shape for sample in samples), strict=True))
+    masks = [sample.pred_instances.masks[:limit].to(torch.uint8) for sample in samples]
+    padded = masks[0].new_zeros(len(masks), limit, height, width)
+    for rows, filling in zip(padded, masks, strict=True):
+        rows[:len(filling), :filling.shape[1], :filling.shape[2]] = filling
+    return padded

@@ -58,7 +58,11 @@ def sorted_candidates(candidates: Candidates, cfg: Mapping[str, Any]) -> tuple[C
 
 def kept(candidates: Candidates, cfg: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return `boxes` (N, K, 4), `scores` (N, K), `labels` (N, K) of the best boxes that stay, and `num` (N,); other rows are zero."""
-    index, num = places_kept(candidates, cfg)
+    return rows_kept(candidates, *places_kept(candidates, cfg))
+
+
+def rows_kept(candidates: Candidates, index: Tensor, num: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return what `kept` does, given what `places_kept` does."""
     counts = torch.arange(index.shape[1], device=index.device) < num[:, None]
     boxes, scores, labels = rows_at(candidates.boxes, index), candidates.scores.gather(1, index), candidates.labels.gather(1, index)
     return boxes * counts[..., None], scores * counts, labels * counts, num
