@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..adapters.specs import IMAGE, InputSpec
+from ..adapters.specs import FOLLOWING, IMAGE, InputSpec
 
 # Of a picture.
 AXIS = {'batch': 0, 'height': 2, 'width': 3}
@@ -25,6 +25,11 @@ def inputs_for(module: Any, picture: Tensor) -> tuple[Tensor, ...]:
     """Return the inputs that an adapter takes for a picture; of another module the picture."""
     inputs: tuple[Tensor, ...] = module.inputs_of(picture) if hasattr(module, 'inputs_of') else (picture,)
     return inputs
+
+
+def open_sizes(inputs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return which of `FOLLOWING` are open in any of the manifest's `inputs`; the picture need not be the first, nor be there."""
+    return [name for name in FOLLOWING if any(name in spec['dynamic'] for spec in inputs)]
 
 
 def generic(example: Tensor, dynamic: Sequence[str], multiple: int = 1) -> Tensor:

@@ -18,7 +18,7 @@ from ...compat.packages import installed_version
 from ...errors import LoweringError, causes, last_line
 from ...ops.op import EXPORTED, forms_for, registered
 from ..base import Backend, Run, build_backend, name_of
-from ..examples import generic, input_specs_of
+from ..examples import generic, input_specs_of, open_sizes
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from .cutting import cut_program
 from .probing import choose_form
@@ -103,7 +103,7 @@ class ProgramBackend(Backend):
 
     def _lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         """Lower with the present `forms`; `facts` go into the manifest too."""
-        dynamic = manifest['inputs'][0]['dynamic']
+        dynamic = open_sizes(manifest['inputs'])
         with with_raw(adapter) as raw:
             program = exported_program(adapter, example, dynamic, **self.forms)
         specs = input_specs_of(adapter)

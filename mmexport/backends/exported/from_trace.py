@@ -14,7 +14,7 @@ from ...artifact import Artifact
 from ...errors import LoweringError, last_line
 from ...ops.op import operators, with_forms
 from ..base import TRACED, Run, name_of
-from ..examples import input_specs_of, inputs_for
+from ..examples import input_specs_of, inputs_for, open_sizes
 from ..raw_outputs import with_raw
 from .from_program import ProgramBackend
 from .internals.onnx_exporter import default_opset, exporter_options
@@ -60,7 +60,7 @@ class TraceBackend(ProgramBackend):
     def _lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         if self.dynamo:
             return super()._lower(adapter, example, folder, manifest, **facts)
-        dynamic = manifest['inputs'][0]['dynamic']
+        dynamic = open_sizes(manifest['inputs'])
         names, specs = [spec.name for spec in adapter.specs], input_specs_of(adapter)
         with with_raw(adapter) as raw:
             both = [*names, *(str(spec['name']) for spec in raw)]
