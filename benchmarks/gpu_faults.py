@@ -87,8 +87,8 @@ def _artifact(adapter: Any, image: Tensor, wanted: Tensor, folder: Path, device:
         warnings.simplefilter('ignore')
         traced = torch.jit.trace(adapter, (image,), check_trace=False)
         torch.jit.freeze(traced.eval(), optimize_numerics=False).save(str(before))
-    foretold = len(audit_script(before, image, 'cuda').findings)
-    left = fix_script(before, after, image)
+    foretold = len(audit_script(before, (image,), 'cuda').findings)
+    left = fix_script(before, after, (image,))
     ran = {path.stem: _attempt(torch.jit.load(str(path), map_location=device), image.to(device), wanted) for path in (before, after)}
     as_foretold = device.type != 'cuda' or (ran['before'] != 'ran') == bool(foretold)
     return dict(foretold=foretold, **ran, passed=bool(as_foretold and ran['after'] == 'ran' and left.clean))

@@ -63,8 +63,8 @@ def inside_try(code: CodeType, instruction: int) -> bool:
 
 
 @cache
-def place_of(code: CodeType, instruction: int, caught: bool = False) -> tuple[int, int, str] | None:
-    """Return line, column and text of the expression that the frame is at; None if it cannot go wrong silently.
+def place_of(code: CodeType, instruction: int, caught: bool = False) -> tuple[int, int, str, str] | None:
+    """Return line, column and text of the expression that the frame is at, and the text around it; None if it cannot go wrong silently.
 
     Args:
         caught: whether a caller may catch what is raised here, so that refusing is a branch too.
@@ -72,7 +72,7 @@ def place_of(code: CodeType, instruction: int, caught: bool = False) -> tuple[in
     line, end, column, stop = position_at(code, instruction)
     tree, text = parsed(code.co_filename)
     if tree is None or line is None or end is None or column is None or stop is None:
-        return line or code.co_firstlineno, column or 0, ''
+        return line or code.co_firstlineno, column or 0, '', ''
     lines = text.splitlines()[line - 1:end]
     around = [node for node in ast.walk(tree) if isinstance(node, (ast.expr, ast.stmt)) and (
         node.lineno, node.col_offset) <= (line, column) and (
@@ -80,4 +80,4 @@ def place_of(code: CodeType, instruction: int, caught: bool = False) -> tuple[in
     if around and not caught and _passed_over(around):
         return None
     whole = ' '.join(part.strip() for part in lines)
-    return line, column, whole if len(lines) > 1 else f'{lines[0].encode()[column:stop].decode()}   in: {whole}'
+    return line, column, whole if len(lines) > 1 else lines[0].encode()[column:stop].decode(), whole

@@ -21,7 +21,9 @@ class Site:
     file: str
     line: int
     column: int
-    code: str
+    # The condition as it is written, and the source around it.
+    text: str
+    around: str
     kind: str  # 'size' or 'value'
 
     @property
@@ -35,9 +37,9 @@ class Site:
         return 'site-packages' not in self.file
 
     @property
-    def text(self) -> str:
-        """Return the condition as it is written."""
-        return self.code.split('   in: ')[0]
+    def code(self) -> str:
+        """Return the condition, and its line if that has more."""
+        return self.text if self.around == self.text else f'{self.text}   in: {self.around}'
 
     def as_dict(self) -> dict[str, Any]:
         return dict(place=self.place, column=self.column, code=self.code, kind=self.kind)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .admission import Refusal
 from .compare import compare
-from .comparison import REFUSED, WRITES, Comparison
+from .comparison import ALL, COUNT, RAW, REFUSED, WRITES, Comparison
 from .files import Runner, add_runner, load, reason_of, runner_of, stale
 from .foreign import SCHEMA, refuse_foreign, schema_of
 from .judging import judge_samples
@@ -80,7 +80,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
         again = _check_sample(runner, samples[0], manifest, extra, device)
         if not all(torch.equal(one, other) for one, other in zip(last_outputs, copies, strict=True)):
             problem = 'its outputs lie in memory that its next call overwrites'
-            again.append(Comparison(samples[0].name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem))
+            again.append(Comparison(samples[0].name, ALL, EAGER, COUNT, extra['tolerance'], problem=problem))
         result['rows'] += [replace(row, again=True).as_dict() for row in again if row.stage == EAGER and not row.passed]
     if raw is not None:
         result['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device)]
@@ -118,12 +118,12 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
             outputs = _cpu(runner(*inputs))
         if not all(torch.equal(tensor.cpu(), original) for tensor, original in zip(inputs, sample.file_inputs, strict=True)):
             problem = 'it writes into its input, so that the next user of that tensor gets something else'
-            return [Comparison(sample.name, '(all)', EAGER, WRITES, extra['tolerance'], problem=problem)]
+            return [Comparison(sample.name, ALL, EAGER, WRITES, extra['tolerance'], problem=problem)]
     except Refusal as exc:
-        return [Comparison(sample.name, '(all)', EAGER, REFUSED, extra['tolerance'], problem=f'refused, and eager takes it: {exc}')]
+        return [Comparison(sample.name, ALL, EAGER, REFUSED, extra['tolerance'], problem=f'refused, and eager takes it: {exc}')]
     except Exception as exc:  # Any exception of the file is a failure of the file, and is reported as one.
         problem = f'the file raised {type(exc).__name__}: {reason_of(exc)}'
-        return [Comparison(sample.name, '(all)', EAGER, 'count', extra['tolerance'], problem=problem)]
+        return [Comparison(sample.name, ALL, EAGER, COUNT, extra['tolerance'], problem=problem)]
     rows = compare(manifest['outputs'], sample.expected, outputs, sample.evidence, stage=EAGER, **common)
     if sample.patched:
         rows += compare(manifest['outputs'], sample.patched, outputs, sample.evidence, stage=PATCHED, **common)
@@ -135,7 +135,7 @@ def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], d
     manifest = json.loads((folder / 'manifest.json').read_text())
     reason = stale(folder, manifest)
     if reason:
-        return [Comparison('(all)', '(raw)', EAGER, 'count', extra['tolerance'], problem=reason)]
+        return [Comparison(ALL, RAW, EAGER, COUNT, extra['tolerance'], problem=reason)]
     runner = load(folder, manifest, device)
     count = len(manifest['raw'])
     rows: list[Comparison] = []
@@ -144,7 +144,7 @@ def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], d
             plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, inputs=sample.inputs)
             raw_rows = _check_sample(lambda *inputs: tuple(_all(runner(*inputs)))[-count:], plain,
                                   {**manifest, 'outputs': manifest['raw']}, extra, device)
-            rows += [replace(row, output='(raw)') if row.output == '(all)' else row for row in raw_rows]
+            rows += [replace(row, output=RAW) if row.output == ALL else row for row in raw_rows]
     return rows
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .comparison import DEFAULT_TOLERANCE, Comparison
+from .comparison import ALL, COUNT, DEFAULT_TOLERANCE, Comparison
 from .kinds import kind_of
 from .reduced import FULL, REDUCED
 
@@ -53,10 +53,10 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
 
     names = [str(spec['name']) for spec in specs]
     if len(actual) != len(specs):
-        return [row('(all)', 'count', problem=f'{len(actual)} outputs instead of {len(specs)} ({", ".join(names)}): one was lost '
+        return [row(ALL, COUNT, problem=f'{len(actual)} outputs instead of {len(specs)} ({", ".join(names)}): one was lost '
                     'or added')]
     if sorted(names) != sorted(expected):
-        return [row('(all)', 'count', problem=f'outputs are named {names}, expected {sorted(expected)}')]
+        return [row(ALL, COUNT, problem=f'outputs are named {names}, expected {sorted(expected)}')]
     by_name = dict(zip(names, actual, strict=True))
     broken = [row(str(spec['name']), str(spec['kind']), problem=problem) for spec in specs
               if (problem := _shape_or_dtype(expected[str(spec['name'])], by_name[str(spec['name'])]))]

@@ -23,6 +23,8 @@ REFUSED = 'refused'
 WRITES = 'writes'
 # The kind of a row that stands for all outputs of an input.
 COUNT = 'count'
+# The output of such a row, and of a row for the raw outputs of an input.
+ALL, RAW = '(all)', '(raw)'
 
 
 @dataclass(frozen=True)

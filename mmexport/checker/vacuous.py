@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .compare import compare
-from .comparison import Comparison
+from .comparison import ALL, Comparison
 from .kinds import kind_of
 from .reduced import FULL
 from .samples import Sample, same_shapes
@@ -38,7 +38,7 @@ def vacuous_outputs(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample
     names = {getattr(kind, 'ROW', None) or name: kind for name, kind in kinds.items()}
     others = [(sample, other) for sample, other in permutations(samples, 2) if same_shapes(sample, other)]
     if not others:
-        return {'(all)': 'no two samples have the same shape, so nothing shows that the outputs depend on the input'}
+        return {ALL: 'no two samples have the same shape, so nothing shows that the outputs depend on the input'}
     distinguished = _failing(names, ((rows, sample, other.expected) for sample, other in others))
     reasons = {name: _words(names[name], "another input's answer") for name in names if name not in distinguished}
     for constant in _constants(specs, samples):

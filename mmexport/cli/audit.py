@@ -54,16 +54,14 @@ def audit(args: SimpleNamespace) -> int:
 
 
 def _of_script(args: SimpleNamespace, device: torch.device) -> Audit:
-    import torch
-
-    from ..device.script import audit_script, fix_script, traced_shape
+    from ..device.script import audit_script, fix_script, inputs_for
     from ..errors import InputError
-    image = torch.randn((1, 3, *args.shape) if args.shape else traced_shape(args.model), generator=torch.Generator().manual_seed(0))
+    inputs = inputs_for(args.model, args.shape)
     if args.fix is None:
-        return audit_script(args.model, image, device)
+        return audit_script(args.model, inputs, device)
     if not args.fix:
         raise InputError('--fix needs the name of the file to write, --fix OUT.pt')
-    return fix_script(args.model, args.fix, image)
+    return fix_script(args.model, args.fix, inputs)
 
 
 def _of_config(args: SimpleNamespace, device: torch.device) -> Audit:

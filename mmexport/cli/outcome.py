@@ -38,8 +38,7 @@ def exit_code(report: Report, unverified_is_fine: bool) -> int:
     """
     if report.passed is None:
         return 0 if unverified_is_fine else MMExportError.exit_code
-    only_packages = bool(report.conflicts) and len(report.reasons) == len(report.conflicts)
-    return 0 if report.passed else SetupError.exit_code if only_packages else MMExportError.exit_code
+    return 0 if report.passed else SetupError.exit_code if report.only_conflicts else MMExportError.exit_code
 
 
 def _in_words(exc: Exception) -> tuple[str, int]:

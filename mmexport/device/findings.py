@@ -49,6 +49,7 @@ class Finding:
         origin: where the tensor came to be there.
         op: the operator that raises, and `meets` the line where it stands.
         times: how often the cause met the rest in this run.
+        holder: the module that holds the tensor unregistered, and where in it.
     """
 
     kind: str
@@ -57,6 +58,7 @@ class Finding:
     op: str
     meets: Place
     times: int = 1
+    holder: tuple[str, str] | None = None
 
     @property
     def remedy(self) -> str:
@@ -67,7 +69,8 @@ class Finding:
         return self.origin.module or self.meets.module
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), 'module': self.module, 'remedy': self.remedy}
+        facts = {name: value for name, value in asdict(self).items() if name != 'holder'}
+        return {**facts, 'module': self.module, 'remedy': self.remedy}
 
 
 @dataclass(frozen=True)

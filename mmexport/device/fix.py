@@ -36,8 +36,8 @@ def devices_fixed(model: nn.Module, audit: Audit, device: str | torch.device) ->
     findings = fixable(audit.findings)
     names = {id(module): name for name, module in model.named_modules()}
     outside = unregistered_tensors_of(model, names)
-    holders = {finding.what for finding in findings if finding.kind in OUTSIDE}
-    held_tensors = {number: tensor for number, (tensor, tag) in outside.items() if tag.what in holders}
+    holders = {finding.holder for finding in findings if finding.kind in OUTSIDE}
+    held_tensors = {number: tensor for number, (tensor, tag) in outside.items() if tag.holder in holders}
     lines = {(finding.origin.file, finding.origin.line): finding.kind for finding in findings if finding.kind not in OUTSIDE}
     mover = _TensorMover(torch.device(device), held_tensors, lines, names)
     with _from_numpy(mover), indexing_shown(), mover:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import rules
-from .findings import Finding, Place
+from .findings import Finding
 from .tags import CPU, HALVES, Tag, Tags
 
 
@@ -19,7 +19,7 @@ class ResultDevices:
 
     target: torch.device
     tags: Tags
-    findings: dict[tuple[str, Place], Finding] = field(default_factory=dict)
+    findings: dict[tuple[Any, ...], Finding] = field(default_factory=dict)
 
     def tag_of_result(self, name: str, args: Sequence[Any], tensors: Sequence[Tensor], known: Sequence[Tag], requested: Tag | None) -> Tag:
         """Return the tag of what operator `name` gives.
@@ -75,10 +75,10 @@ class ResultDevices:
             self._report(name, Tag(tag.device, 'numpy', 'numpy() of a tensor that is not on the CPU', self.tags.here()))
 
     def _report(self, name: str, tag: Tag) -> None:
-        key = (tag.what, tag.origin)
+        key = (tag.holder, tag.what, tag.origin)
         earlier = self.findings.get(key)
         self.findings[key] = replace(earlier, times=earlier.times + 1) if earlier else Finding(
-            tag.kind or 'placement', tag.what or f'a tensor on {tag.device}', tag.origin, name, self.tags.here())
+            tag.kind or 'placement', tag.what or f'a tensor on {tag.device}', tag.origin, name, self.tags.here(), holder=tag.holder)
 
     def report_dtypes(self, name: str, tensors: Sequence[Tensor], known: Sequence[Tag]) -> None:
         """Record that two float dtypes meet in `name`, which PyTorch refuses."""

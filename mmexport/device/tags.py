@@ -23,7 +23,8 @@ _SKIPPED = (str(Path(torch.__file__).parent), str(Path(__file__).parent), '<froz
 class Tag:
     """Hold a device, and for a tensor elsewhere the reason: a kind and words for `Finding`.
 
-    `narrowed` is where the tensor became half precision while it was computed, and None for what is half from the start.
+    `narrowed` is where the tensor became half precision while it was computed, and None for what is half from the start. `holder`
+    is the module that holds a tensor unregistered, and where in it.
     """
 
     device: torch.device
@@ -31,6 +32,7 @@ class Tag:
     what: str = ''
     origin: Place = Place()
     narrowed: Place | None = None
+    holder: tuple[str, str] | None = None
 
 
 class Tags:

@@ -34,7 +34,7 @@ def unregistered_tensors_of(model: nn.Module, names: Mapping[int, str]) -> dict[
     for module in model.modules():
         for tensor, kind, what, locate in _held_by(module, names[id(module)], looked_at):
             if id(tensor) not in registered and id(tensor) not in tensors:
-                tensors[id(tensor)] = tensor, Tag(CPU, kind, what, locate())
+                tensors[id(tensor)] = tensor, Tag(CPU, kind, what, locate(), holder=(names[id(module)], what))
     return tensors
 
 

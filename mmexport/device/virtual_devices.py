@@ -36,7 +36,7 @@ class VirtualDevices(TorchFunctionMode):
         self._devices: dict[int, tuple[torch.device, Tag]] = {}
 
     @property
-    def findings(self) -> dict[tuple[str, Place], Finding]:
+    def findings(self) -> dict[tuple[Any, ...], Finding]:
         return self.results.findings
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:

@@ -29,7 +29,7 @@ from ..report.facts import Report
 from ..utils.gc import few_collections
 from ..utils.precision import exact_arithmetic
 from ..utils.progress import Progress
-from ..utils.skipped import skipped
+from ..utils.skipped import forgotten_afterwards, skipped
 from ..verification.checker_process import waiting
 from ..verification.patched_eager import PatchedEager, patched_rows
 from ..verification.reference import Reference, reference_key
@@ -101,7 +101,7 @@ class Exporter:
     def run(self) -> list[Report]:
         """Export every format at every level of outputs; return one report a level. A format that could not be made is a failure in it."""
         facts = dict(config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device))
-        with exact_arithmetic(), stopped_runs_noted(self.work_dir, **facts):
+        with exact_arithmetic(), forgotten_afterwards(), stopped_runs_noted(self.work_dir, **facts):
             check_options(self.section, self.work_dir, self.shape)
             self.model, self.fit = self._load()
             stop_gradients(self.model)

@@ -66,9 +66,11 @@ def picture_files(paths_given: str | Sequence[str] | None) -> dict[str, str]:
         paths += inside
     files: dict[str, str] = {}
     for path in paths:
-        name, number = path.stem[:NAME_LENGTH], 2
-        while name in files or name == PHOTOGRAPH:
-            name, number = f'{path.stem[:NAME_LENGTH - 3]} {number}', number + 1
+        # The ending keeps them apart from the inputs that are made here ("traced", "photograph", "128x160").
+        ending = path.suffix or '.'
+        name, number = path.stem[:NAME_LENGTH] + ending, 2
+        while name in files:
+            name, number = f'{path.stem[:NAME_LENGTH - 3]} {number}{ending}', number + 1
         files[name] = str(path)
     return files
 

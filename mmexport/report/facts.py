@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,12 @@ class Report:
     notes: tuple[str, ...] = ()
     seconds_by_kind: Mapping[str, float] = field(default_factory=dict)
     branches: Branches = field(default_factory=Branches)
+
+    @property
+    def only_conflicts(self) -> bool:
+        """Return whether the run would pass but for formats whose packages do not go together."""
+        other = {name: reason for name, reason in self.failures.items() if name not in self.conflicts}
+        return bool(self.conflicts) and replace(self, failures=other, conflicts=()).passed is not False
 
     @property
     def passed(self) -> bool | None:

@@ -13,7 +13,7 @@ import torch
 from ..artifact import SAMPLES, Artifact
 from ..backends.base import backend_class
 from ..checker.check import EAGER, verdict
-from ..checker.comparison import Comparison
+from ..checker.comparison import ALL, COUNT, Comparison
 from ..checker.judging import judge_samples
 from ..checker.kinds import other_kinds
 from ..checker.samples import Sample, write_samples
@@ -94,7 +94,7 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
         # A negative code is a signal: a crash, or the system's out-of-memory killer.
         problem = (f"the process that checks {artifact.file.name} {'died' if code < 0 else 'ended'} with code {code}: "
                    f'{(stderr.strip() or "(no message)").splitlines()[-1][:300]}')
-        row = Comparison('(all)', '(all)', EAGER, 'count', tolerance, problem=problem)
+        row = Comparison(ALL, ALL, EAGER, COUNT, tolerance, problem=problem)
         return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}, little_change={}, classes=None,
                                                    died=code < 0))
     result = json.loads(answer.read_text())

@@ -19,7 +19,7 @@ class Moving(Backbone):
     """Return ``likeness`` (N, T, C): of each channel of the backbone's last map, the product with that of each earlier picture."""
 
     task = 'motion'
-    input_specs = (IMAGE, InputSpec('earlier', ('batch', 'time', 'channel', 'height', 'width')))
+    input_specs = (InputSpec('earlier', ('batch', 'time', 'channel', 'height', 'width')), IMAGE)
     kinds = {'likeness': Path(__file__).with_name('likeness.py')}
 
     @property
@@ -28,9 +28,12 @@ class Moving(Backbone):
 
     def inputs_of(self, picture: Tensor) -> tuple[Tensor, ...]:
         # The camera has moved by some pixels from picture to picture.
-        return picture, torch.stack([picture.roll(3 * (number + 1), dims=3) for number in range(FRAMES)], dim=1)
+        return torch.stack([picture.roll(3 * (number + 1), dims=3) for number in range(FRAMES)], dim=1), picture
 
-    def raw(self, image: Tensor, earlier: Tensor) -> tuple[Tensor, ...]:
+    def normalized(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return inputs
+
+    def raw(self, earlier: Tensor, image: Tensor) -> tuple[Tensor, ...]:
         now = super().raw(image)[-1]
         before = super().raw(earlier.flatten(0, 1))[-1].unflatten(0, (image.shape[0], FRAMES))
         return ((before * now[:, None]).mean(dim=(3, 4)),)

@@ -17,3 +17,12 @@ def test_each_fast_path_is_named_once_with_its_first_reason(monkeypatch: pytest.
                          'slower than usual: forms was skipped: ValueError']
     skip('open sizes', 'torch has no such function', 'sizes may be fixed')
     assert skipped()[-1] == 'sizes may be fixed: open sizes was skipped: torch has no such function'
+
+
+def test_a_run_leaves_no_lines_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, '_lines', {})
+    skip('what a backend needs', 'reason')
+    with module.forgotten_afterwards():
+        skip('a fast path of this model', 'reason')
+        assert len(skipped()) == 2
+    assert skipped() == ['slower than usual: what a backend needs was skipped: reason']

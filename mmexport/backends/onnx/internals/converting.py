@@ -11,6 +11,7 @@ import torch
 from ....ops.op import operators
 from ....utils.skipped import skip
 from ...exported.internals.decomposing import decomposed_by_node
+from ..graph import rename_values
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -28,10 +29,17 @@ def converted(program: ExportedProgram, opset: int, names: Sequence[str], inputs
 
 
 def _converted(program: ExportedProgram, opset: int, names: Sequence[str], inputs: Sequence[str]) -> Any:
-    exported = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False, input_names=list(inputs),
-                                 output_names=list(names), custom_translation_table={each.define(): each.onnx for each in operators()})
+    # The exporter does not see that a value inside has the name of an output, for example ``mean``, and writes a graph that is not valid.
+    reserved = {f'mmexport_{kind}_{number}': name for kind, group in (('input', inputs), ('output', names))
+                for number, name in enumerate(group)}
+    ports = list(reserved)
+    exported = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False, input_names=ports[:len(inputs)],
+                                 output_names=ports[len(inputs):],
+                                 custom_translation_table={each.define(): each.onnx for each in operators()})
     assert exported is not None
-    return exported.model_proto
+    proto = exported.model_proto
+    rename_values(proto, reserved)
+    return proto
 
 
 @contextmanager
