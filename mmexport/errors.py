@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# Of a command that Ctrl-C ended: 128 and the number of the signal, as shells have it.
+# The exit code after Ctrl-C: 128 and the number of the signal, as in a shell.
 INTERRUPTED = 130
 
 

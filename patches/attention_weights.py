@@ -1,4 +1,4 @@
-"""Replace calls of nn.MultiheadAttention whose attention weights nobody reads."""
+"""Replace calls of nn.MultiheadAttention whose attention weights that the caller discards."""
 from __future__ import annotations
 
 from collections.abc import Callable

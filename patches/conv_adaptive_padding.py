@@ -28,7 +28,7 @@ class ConvAdaptivePadding(Patch):
 
 def _forward(module: Any, x: Tensor) -> Tensor:
     high, wide = (same_padding(*axis) for axis in zip(x.shape[-2:], module.kernel_size, module.stride, module.dilation, strict=True))
-    # Padding that hangs on no size is a number, and mostly none.
+    # Padding that does not depend on the input's size is an int, mostly 0.
     if not (isinstance(high, int) and isinstance(wide, int) and high == wide == 0):
         x = F.pad(x, [wide // 2, wide - wide // 2, high // 2, high - high // 2])
     return F.conv2d(x, module.weight, module.bias, module.stride, module.padding, module.dilation, module.groups)

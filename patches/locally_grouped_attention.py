@@ -18,8 +18,8 @@ class LocallyGroupedAttention(Patch):
     """Mark the padding of windows by comparing positions: a slice from ``-pad`` on holds for the traced remainder of a size only.
 
     ``mask[:, -pad_b:, :].fill_(1)`` and ``if pad_r > 0`` ask which remainder a size leaves, and torch.export refuses every size that
-    leaves another one. Upstream's slice has a side to it that is kept here: without padding in one direction ``-0:`` marks everything,
-    so that nothing is told apart and padding in the other direction is attended to.
+    leaves another one. A consequence of upstream's slice is kept: without padding in one direction ``-0:`` marks
+    every position, so that padding in the other direction is attended to like the picture.
 
     Source: mmseg/models/backbones/twins.py (Twins-SVT).
     """

@@ -14,7 +14,7 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class MultiScaleDeformableAttention(Patch):
-    """Sample in pure PyTorch: a tracer keeps the zeros that mmcv's CUDA kernel fills behind its back.
+    """Sample in pure PyTorch: a tracer keeps the zeros, which mmcv's CUDA kernel fills later without a record.
 
     ``MultiScaleDeformableAttnFunction`` allocates its output with ``new_zeros`` and fills it in C++, which no tracer sees: the graph
     returns zeros and runs without a complaint. The replacement also takes level shapes as a list of sizes (see

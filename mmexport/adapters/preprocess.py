@@ -151,14 +151,14 @@ class Preprocess(nn.Module):
             self.flip = False
         self.unrecognised = not self._makes(unpadded, picture) or not all(self._agrees(model, other) for other in self._pictures())
         if not self.unrecognised and tuple(processed.shape[2:]) != self.padding.padded(*SIDES):
-            # It pads by a rule of its own, of which one picture tells no more than that.
+            # It pads by a rule that one picture does not reveal.
             self.unrecognised = not self.inside
         if self.unrecognised and self.inside:
             raise ConfigError(f'the {type(model.data_preprocessor).__name__} of this model does not make (picture - mean) / std of a '
                               'picture, so it cannot be put into the graph: leave export.inputs.normalize off and run it before the file')
 
     def _agrees(self, model: nn.Module, picture: Tensor) -> bool:
-        """Return whether the model's own class makes what `normalize` makes; a picture that it refuses is none that it treats otherwise."""
+        """Return whether the model's own class makes what `normalize` makes; a picture that it refuses counts as agreeing."""
         try:
             processed = preprocessed(model, picture)
         except Exception:  # A class of the user's may raise anything.

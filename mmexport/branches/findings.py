@@ -18,7 +18,7 @@ class Branches:
     Attributes:
         turned: had more than one answer over the verified inputs; parity judges them.
         never: depend on the size, and had one answer at all sizes that were tried, the corners of the ranges among them; of these the
-            terminal shows the user's own. The second comparison of a chain stands where the first does, which may have been turned.
+            terminal shows the user's own. In ``a < x < b`` both comparisons have one position, so that a listed line may have been turned.
         once: depend on values, and had one answer on all pictures; stand beside the verdict.
         unresolved: a size within the ranges turns them, and could not be verified; the run does not pass.
         accepted: the user takes responsibility for them (``--accept-branch``).

@@ -88,7 +88,7 @@ def _as_float(self: Any) -> float:
 
 
 def _hash(self: Any) -> int:
-    """Hash, which a lookup in a table by a size does: as many comparisons as the table has keys, if its keys are known."""
+    """Hash a size, which a lookup in a table does; record a comparison with each key, if the keys are known."""
     number, frame = plain(self), sys._getframe(1)
     if sinks:
         _lookups[-1] = frame.f_code, frame.f_lasti

@@ -128,7 +128,7 @@ class BranchLog:
 
 
 def is_place(place: str, site: Site) -> bool:
-    """Return whether `place` (FILE:LINE) is where `site` is. Of the file, as many of its last folders as one likes may be given."""
+    """Return whether `place` (FILE:LINE) is where `site` is. FILE may be given with any number of its last folders."""
     file, _, line = place.rpartition(':')
     parts = Path(file).parts
     return bool(parts) and line == str(site.line) and Path(site.file).parts[-len(parts):] == parts
@@ -154,7 +154,7 @@ def search_sizes(log: BranchLog, ranges: Ranges, multiple: int, most: int = 40) 
         if shape is None:
             turned = [known for known in sorted(log.swept, key=area) if log.turns(key, known)]
             if key in log.refused and turned:
-                # The smallest of them eager does not take: the largest is the farthest from it.
+                # Eager refuses the smallest size, so that the largest is taken.
                 shape = turned[-1]
             elif turned:
                 shape = smaller(log, key, turned[0], start, step, most)

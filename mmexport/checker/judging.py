@@ -1,4 +1,4 @@
-"""Report what a set of samples can show: applies the rule of `vacuous` to each output, and counts the classes that are decided."""
+"""Report what a set of samples can show: apply the rule of `vacuous` to each output, and count the decided classes."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

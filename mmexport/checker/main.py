@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import textwrap
 import zipfile
@@ -16,6 +17,9 @@ from .comparison import Comparison
 from .exit_codes import ENVIRONMENT, FAILED, PASSED, WRONG_INPUT
 from .kinds import add_kind
 from .options import parse
+
+# ANSI codes: green and red.
+COLOURS = {'PASS': 32, 'FAIL': 31}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.out:
         args.out.write_text(json.dumps(result))
     else:
-        print(table(result, args.verbose))
+        _print(table(result, args.verbose))
     return PASSED if verdict(result) is None else FAILED
 
 
@@ -57,6 +61,18 @@ def table(result: dict[str, Any], verbose: bool = False) -> str:
     lines += textwrap.wrap(result['older'], 80) if 'older' in result else []
     reason = verdict(result)
     return '\n'.join([*lines, f"PASS on {result['device']}: {_summary(rows)}" if reason is None else f'FAIL: {reason}'])
+
+
+def _print(text: str) -> None:
+    """Print, with colours on a terminal. A reader that stops early, as ``head`` does, changes no exit code."""
+    if sys.stdout.isatty() and not os.environ.get('NO_COLOR'):
+        text = '\n'.join(next((f'\033[{colour}m{line}\033[0m' for word, colour in COLOURS.items()
+                               if line.startswith(word) or line.endswith(f' {word}')), line) for line in text.splitlines())
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python flushes once more where it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _summary(rows: Sequence[Comparison]) -> str:

@@ -16,6 +16,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
                         help='load a file that can run code of its author: torch.export, AOTInductor, TensorRT')
     parser.add_argument('--runner', type=Path, help='the runner.py of a format that your project registers')
     parser.add_argument('--kind', nargs='+', default=[], metavar='NAME=FILE', help='the module of a kind of output that your project has')
-    parser.add_argument('--verbose', action='store_true', help='every row, not those alone that fail')
+    parser.add_argument('--verbose', action='store_true', help='show all rows, not only those that fail')
     parser.add_argument('--out', type=Path, help='write the findings as JSON instead of a table')
     return parser.parse_args(argv)

@@ -11,7 +11,7 @@ FULL = 'float32'
 # Figures in the task's own terms that are shares of 1.
 AGREEMENTS = ('clear_agreement', 'mask_iou')
 CLEAR_SHARE = 0.25
-# Times what the median may be: what one unit that is off by more stands out by.
+# A single unit may be off by this multiple of what the median may be.
 STANDS_OUT = 10.0
 
 

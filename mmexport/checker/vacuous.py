@@ -1,6 +1,6 @@
 """Detect outputs on whose samples a wrong answer would also pass; `judging` reports them.
 
-The rule itself is asked, over all samples: would a constant have passed everywhere, or the answer to another sample of the same shape?
+The rule of comparison is applied to all samples: would a constant have passed everywhere, or what another sample of the same shape gives?
 How little the expected outputs vary beyond that is a sentence in the report and no verdict.
 """
 from __future__ import annotations

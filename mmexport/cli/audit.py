@@ -40,12 +40,14 @@ def audit(args: SimpleNamespace) -> int:
     import torch
 
     from ..errors import InputError
+    from ..utils.line import Line
+    from .printing import print_lines
     try:
         device = torch.device(args.device)
     except RuntimeError as exc:
         raise InputError(f'--device {args.device}: expected cuda or cuda:N') from exc
     result = _of_script(args, device) if Path(args.model).suffix in ('.pt', '.ts', '.torchscript') else _of_config(args, device)
-    print('\n'.join(result.lines()))
+    print_lines([Line(line, 'green' if result.clean else 'yellow') if not number else line for number, line in enumerate(result.lines())])
     if args.fix:
         print(f'{args.fix} is written')
     if args.json:

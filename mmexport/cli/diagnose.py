@@ -33,8 +33,10 @@ def diagnose(args: SimpleNamespace) -> int:
     from ..compat import check_packages
     from ..model.build import CheckpointOptions
     from ..model.config import load_config
+    from ..utils.line import Line
     from .export import work_dir_of
     from .overrides import overrides
+    from .printing import print_lines
     check_packages()
     cfg = load_config(args.config, overrides(args))
     from ..export.exporter import Exporter
@@ -52,7 +54,8 @@ def diagnose(args: SimpleNamespace) -> int:
         Path(args.json).write_text(json.dumps([row.as_dict() for row in diagnoses], indent=1))
     reasons = [reason for report in reports for reason in report.reasons]
     lines = [line for row in diagnoses for line in row.lines()]
-    print('\n'.join(lines or reasons or ['nothing is wrong: it can be lowered, and the file agrees with eager on every input']))
+    print_lines(lines or [Line(reason, 'red') for reason in reasons] or [
+        Line('nothing is wrong: it can be lowered, and the file agrees with eager on every input', 'green')])
     for repro in repros:
         print(f'for an issue: {home / "failed" / repro.name}')
     return 0 if all(report.passed for report in reports) else 1

@@ -67,15 +67,21 @@ def _tried() -> Iterator[str]:
 
 
 def _ops() -> Iterator[str]:
+    import sys
+
     from ..compat import provide_mmcv_ext
-    from ..compat.mmcv_ext import reference_kernels
+    from ..compat.mmcv_ext import NAME, built_for, reference_kernels
     from ..errors import SetupError
     try:
         compiled = provide_mmcv_ext() == 'compiled'
     except SetupError:  # There is no usable mmcv; that is one of the problems below.
         return
-    yield f"{'mmcv ops':<20}" + ('all compiled' if compiled else 'not compiled: models run and export without them, on kernels of '
-                                 f"mmexport's own for {', '.join(sorted(reference_kernels()))}")
+    if not compiled:
+        yield (f"{'mmcv ops':<20}not compiled: models run and export without them, on kernels of mmexport's own for "
+               f"{', '.join(sorted(reference_kernels()))}")
+        return
+    missing = [name for name in sorted(reference_kernels()) if not hasattr(sys.modules[NAME], name)]
+    yield f"{'mmcv ops':<20}compiled" + (f', without {", ".join(missing)}' if missing else '') + f' ({built_for()})'
 
 
 def _gpu() -> Iterator[str]:

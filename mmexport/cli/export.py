@@ -69,13 +69,14 @@ def export_progressively(args: SimpleNamespace) -> int:
     """Export part after part; return 0 if no format of the whole model fails."""
     from ..errors import ConfigError
     from ..export.progressive import PartResults, steps
+    from .printing import print_lines
     results = PartResults()
     cfg, common = exporter_options(args)
     if len(args.outputs) > 1:
         raise ConfigError('--progressive keeps one file a format: name one of --outputs final raw')
     for part, report in steps(results, cfg, args.checkpoint, work_dir_of(args), **common):
         if not args.quiet:
-            print(f'part: {part}', *report.lines(), sep='\n')
+            print_lines([f'part: {part}', *report.lines(args.verbose)])
     print('\n'.join(results.lines()), file=sys.stderr if args.quiet else sys.stdout)
     return 0 if results.passed else 1
 

@@ -37,6 +37,7 @@ def pytorch2libtorch(args: SimpleNamespace) -> int:
     from ..report.label_maps import draw_label_maps
     from .outcome import exit_code
     from .overrides import parse_options
+    from .printing import print_lines
     cfg = load_config(args.config, parse_options(args.cfg_options))
     section: dict[str, Any] = {'export.backends': [dict(type='TorchScript')]}
     if args.shape:
@@ -52,7 +53,7 @@ def pytorch2libtorch(args: SimpleNamespace) -> int:
     exporter = Exporter(cfg, args.checkpoint, output.with_name(f'{output.name}.export'), args.device, checking=args.verify,
                         options=CheckpointOptions(trust=args.trust_checkpoint), quiet=False)
     report, = exporter.run()
-    print('\n'.join(report.lines()))
+    print_lines(report.lines())
     code = exit_code(report, not args.verify)
     if code == 0:
         _place(report.artifacts[0].file, output)

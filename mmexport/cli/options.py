@@ -16,6 +16,18 @@ LAST = 'mmexport.last_option'
 F = TypeVar('F', bound=Callable[..., Any])
 
 
+class Choice(click.Choice):  # type: ignore[type-arg]
+    """Take one of some words; a misspelt one gets a suggestion."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from ..errors import suggestion
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as exc:
+            words = exc.message.rstrip('.') + suggestion(str(value), list(map(str, self.choices)))
+            raise click.BadParameter(words, ctx, param) from exc
+
+
 class Option(click.Option):
     """Define an option with the heading that ``--help`` lists it under.
 
@@ -127,10 +139,10 @@ shape = option('--shape', group=MODEL, nargs=2, type=int, metavar='H W', help='S
 batch = option('--batch', group=MODEL, type=int, help='Batch of the traced input (1).')
 backend = option('--backend', group=OUTPUT, several=True, metavar='NAME', shell_complete=formats,
                  help="Formats, or 'all' that are installed; replaces the config's export.backends (torchscript).")
-outputs = option('--outputs', group=OUTPUT, several=True, type=click.Choice(('final', 'raw')), metavar='final|raw',
+outputs = option('--outputs', group=OUTPUT, several=True, type=Choice(('final', 'raw')), metavar='final|raw',
                  help="Decisions at input size (the default), or the network's own outputs; export takes both, a folder each.")
 device = option('--device', group=MODEL, default='cpu', shell_complete=devices, help='cpu, cuda or cuda:N.')
 images = option('--image', '--images', 'image', group=CHECK, several=True, metavar='FILE',
                 help='Pictures of what the model was trained on, or folders of them: each is an input, and goes through test_step.')
 work_dir = option('--work-dir', group=OUTPUT, metavar='DIR', help='Where results go (work_dirs/CONFIG).')
-verbose = option('--verbose', group=SHOW, is_flag=True, help='Every row, not those alone that fail.')
+verbose = option('--verbose', group=SHOW, is_flag=True, help='Show all rows, not only those that fail.')

@@ -29,9 +29,10 @@ WORK = 'Jobs'
 @opt.option('--memory', group=WORK, type=float, default=10, help='GB for a job (10).')
 @opt.option('--known', group=WORK, metavar='ZOO.json',
             help='Rows of an earlier sweep, on any machine: what it did under the same versions and commit is not done again.')
-@opt.option('--again', group=WORK, is_flag=True, help='Do what failed once more; what ran out of time or memory is done again anyway where '
-            '--limit or --memory is larger than it was.')
-@opt.option('--commit', group=WORK, help='What the rows are kept under instead of the present commit.')
+@opt.option('--again', group=WORK, is_flag=True,
+            help='Retry what failed. What ran out of time or memory is retried anyway if --limit or --memory '
+            'is larger than it was.')
+@opt.option('--commit', group=WORK, help='Store the rows under this commit id (the current commit).')
 @opt.debug
 def command(args: SimpleNamespace) -> int:
     """Run export --outputs final raw on the configs of a package, one process a config. Exit code 0 if every row passes."""
@@ -50,11 +51,11 @@ def run(args: SimpleNamespace) -> int:
     from ..sweep.store import Store
     check_packages()
     backends = named_backends(args.backend)
-    for name in backends:
-        build_backend(name)
     out = Path(args.out)
     todo = jobs(args.packages, backends, tuple(args.shape) if args.shape else None, args.match,
                 [str(Path(image).resolve()) for image in args.image])
+    for name in backends:
+        build_backend(name)
     store = Store(out / 'done.sqlite', dict(versions(), commit=args.commit or revision()))
     if args.known:
         print(f'{store.take(json.loads(Path(args.known).read_text()))} rows taken from {args.known}')

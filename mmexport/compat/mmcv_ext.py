@@ -24,6 +24,9 @@ from torch.overrides import wrap_torch_function
 from ..errors import LoweringError, MissingOpError, SetupError
 
 NAME = 'mmcv._ext'
+# Ops of inference that mmcv 2.1.0 has CUDA kernels of alone (mmcv/ops/csrc/pytorch/cpu has none).
+CUDA_ONLY = ('border_align_forward', 'carafe_forward', 'carafe_naive_forward', 'masked_col2im_forward', 'masked_im2col_forward',
+             'ms_deform_attn_forward', 'roi_pool_forward')
 # The reference kernels that were called for the present model, and what each was compared with.
 _called: dict[str, str] = {}
 
@@ -57,6 +60,15 @@ def called_kernels() -> dict[str, str]:
 def forget_called_kernels() -> None:
     """Start `called_kernels` anew, for another model in the same process."""
     _called.clear()
+
+
+def built_for() -> str:
+    """Return for which devices the compiled ops of the installed mmcv were built; some have no kernel for a CPU."""
+    extension = importlib.import_module(NAME)
+    cuda = extension.get_compiling_cuda_version()
+    if cuda != 'not available':
+        return f'for the CPU and CUDA {cuda}'
+    return f'for the CPU alone, where {", ".join(sorted(CUDA_ONLY))} have no kernel: models that call them run on a GPU only'
 
 
 class _StandIn(ModuleType):

@@ -19,7 +19,7 @@ from .diagnosis import Diagnosis, Say, class_lines, make_diagnosis
 from .remedies import Reason
 from .tapped import INPUT, Tapped, Values
 
-FOLDED = 'with its modules watched it is right: folded, the fault is in what the format joins across modules'
+FOLDED = 'the error disappears when the modules are watched one by one: it is in operators that the format fuses across modules'
 
 
 def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor, dynamic: Sequence[str], tolerance: float,

@@ -13,7 +13,7 @@ from ..errors import VerificationError
 from ..registry import HOOKS
 from .exporter import Exporter
 
-# Of the validation set, that are inputs of the verification.
+# Pictures of the validation set that are inputs of the verification.
 PICTURES = 3
 
 

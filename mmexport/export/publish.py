@@ -47,7 +47,7 @@ def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Rep
     for artifact, root in reversed(list(zip(artifacts, roots, strict=True))):
         link(root / REPORT, f'{artifact.backend}/{REPORT}')
     if report.work_dir not in roots:
-        # A good file of an earlier run stays where it is, with its own report; what this run says is that it failed.
+        # A good file of an earlier run stays where it is, with its own report; the report of this run says that it failed.
         link(report.work_dir / REPORT, f'{FAILED}/{REPORT}')
     return report
 

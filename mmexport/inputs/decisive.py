@@ -25,7 +25,7 @@ FEWEST = 6
 PATIENCE = 3
 # Of the scene's standard deviation; no element moves further.
 BOUND = 0.5
-# What the steps would add up to if all went one way, in bounds; they shrink to nothing, so that the last ones do no damage.
+# The sum of the lengths of all steps, in units of `BOUND`; their length decreases linearly to zero.
 TRAVEL = 2.0
 # What a model raises that cannot be differentiated, or not at this size.
 FAILURES = (RuntimeError, ValueError, TypeError, AssertionError, IndexError, AttributeError)
@@ -54,7 +54,7 @@ def decisive_inputs(adapter: Adapter, scenes: Iterable[Tensor], decided: Iterabl
             break
         made.append(decisive_input(adapter, scene, known, steps, seed=number))
         if made[-1].image is None or made[-1].after <= known:
-            # What one scene does not bring, the next one hardly does, and each costs as many backward passes.
+            # Further scenes rarely add classes, and each costs as many backward passes.
             break
         known |= made[-1].after
     return made

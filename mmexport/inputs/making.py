@@ -146,13 +146,13 @@ class InputMaker:
                                'give --image, and your picture is')
             try:
                 photographs[PHOTOGRAPH] = read_photograph(self.cfg, str(PACKAGED), size=size, **common)
-            except InputError as exc:  # A pipeline that needs more than a picture is the user's business only with his own pictures.
+            except InputError as exc:  # The test pipeline needs more than a picture, annotations for example; this one is optional.
                 self.step.note(f'the packaged photograph was left out: {exc}')
         for name, path in picture_files(self.section['inputs']['image']).items():
             photographs[name] = read_photograph(self.cfg, path, **common)
         for name, path in picture_files(self.more_pictures).items():
             try:
                 photographs.setdefault(name, read_photograph(self.cfg, path, **common))
-            except (InputError, ConfigError) as exc:  # Nobody asked for these.
+            except (InputError, ConfigError) as exc:  # These pictures are optional.
                 self.step.note(f'{path} was left out: {exc}')
         return photographs

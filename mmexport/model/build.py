@@ -13,7 +13,7 @@ from torch import nn
 
 from ..compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
 from ..compat.mmengine_errors import unknown_type
-from ..errors import ConfigError, InputError, SetupError
+from ..errors import ConfigError, InputError, SetupError, suggestion
 from .checkpoint import LoadReport, load_into, read_state_dict
 from .config import PACKAGES
 
@@ -81,7 +81,7 @@ def _metainfo_of(dataset: str, scope: str) -> Mapping[str, Any]:
     from mmengine.registry import DATASETS, DefaultScope
     try:
         importlib.import_module(f'{scope}.datasets')
-    except ImportError:  # Names of classes are a courtesy; without the packages that datasets need there are none.
+    except ImportError:  # Names of classes are optional; without the packages that datasets need there are none.
         return {}
     with DefaultScope.overwrite_default_scope(scope):
         return getattr(DATASETS.get(dataset), 'METAINFO', None) or {}
@@ -117,7 +117,7 @@ def check_device(device: str | torch.device) -> torch.device:
     try:
         device = torch.device(device)
     except RuntimeError as exc:
-        raise InputError(f'--device {device}: expected cpu, cuda or cuda:N') from exc
+        raise InputError(f'--device {device}{suggestion(str(device), ("cpu", "cuda"))}: expected cpu, cuda or cuda:N') from exc
     if device.type not in ('cpu', 'cuda'):
         raise InputError(f'--device {device}: expected cpu, cuda or cuda:N')
     if device.type == 'cuda':

@@ -41,7 +41,8 @@ def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Conf
     check_packages()
     path = _installed(str(path)) if '::' in str(path) else Path(path)
     if not path.is_file():
-        raise ConfigError(f'{path}: no such config file')
+        beside = [str(file) for file in path.parent.glob('*.py')] if path.parent.is_dir() else []
+        raise ConfigError(f'{path}: no such config file{suggestion(str(path), beside)}')
     provide_mmcv_ext()
     provide_torchvision_ops()
     try:

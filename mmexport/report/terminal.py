@@ -28,7 +28,7 @@ def render(report: Report, verbose: bool = False) -> Iterator[str]:
     kernels = report.versions.get('reference_kernels', {})
     yield from (f"  eager ran on mmexport's kernel {name}, which was compared with {what}" for name, what in kernels.items())
     if kernels:
-        yield '  these kernels are plain and slow, so that no time is given as a share of eager'
+        yield '  no speed relative to eager is given: these kernels are plain and slow'
     if report.fit and (report.fit.missing or report.fit.unexpected or report.fit.misshaped):
         yield (f'checkpoint: {len(report.fit.missing)} keys missing, {len(report.fit.unexpected)} unexpected, '
                f'{len(report.fit.misshaped)} of another shape')

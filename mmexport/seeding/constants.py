@@ -11,7 +11,7 @@ from torch.nn.modules.conv import _ConvNd
 NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)
 # Residual branches that start at zero stay small: at full size, rounding grows tenfold on its way through a ResNet.
 RESIDUAL = (0.2, 0.4)
-# Biases that keep most ReLUs open: a random network that is half shut is chaotic, and noise of 1e-6 leaves it as 1e-4.
+# Biases with which most ReLUs give more than zero: a random network in which half of them give zero amplifies noise of 1e-6 to 1e-4.
 OPEN = (1.0, 2.0)
 
 

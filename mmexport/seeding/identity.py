@@ -83,8 +83,8 @@ def _attend(attention: nn.MultiheadAttention, key: Tensor, position: Tensor, gen
     weight[value_rows] = direction
     bias[value_rows] = -(direction @ key.mean((0, 1)))
     _write(attention.out_proj.weight, query_rows, 0.5)
-    news = attention.out_proj.weight[2 * heads:]
-    news[:, query_rows] = CONTENT * torch.randn(len(news), heads, generator=generator)
+    content_rows = attention.out_proj.weight[2 * heads:]
+    content_rows[:, query_rows] = CONTENT * torch.randn(len(content_rows), heads, generator=generator)
 
 
 def _varied_directions(key: Tensor, position: Tensor, count: int) -> Tensor:

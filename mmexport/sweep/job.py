@@ -177,7 +177,7 @@ def end_with_the_worker() -> None:
     def watch() -> None:
         while os.getppid() == worker:
             time.sleep(1)
-        # Of the job's own session, see `work`: the processes that it has started too.
+        # The process group of the job, see `work`: the processes that it has started too.
         os.killpg(0, signal.SIGKILL)
 
     if os.getpgrp() == os.getpid():

@@ -12,7 +12,7 @@ _TABLE = ('CREATE TABLE IF NOT EXISTS done (key TEXT PRIMARY KEY, config TEXT, b
           'at TIMESTAMP DEFAULT CURRENT_TIMESTAMP)')
 
 
-# Of a row that says not when it was made: older than any that does.
+# The time of a row without one: older than any that does.
 UNKNOWN = '1970-01-01 00:00:00'
 
 

@@ -12,7 +12,7 @@ def bilinear_weights(side: Any, size: Any, align_corners: bool, factor: float | 
 
     Source: aten/src/ATen/native/UpSample.h, ``area_pixel_compute_source_index``.
     """
-    # Places and shares in no fewer bits than float32, whatever the picture is in.
+    # Positions and weights are computed in float32 at least, whatever the dtype of the picture is.
     real = torch.promote_types(like.dtype, torch.float32)
     place = torch.arange(size, device=like.device, dtype=real)
     one = torch.ones((), device=like.device, dtype=real)

@@ -5,7 +5,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# How many new containers lead to a collection of the youngest: Python's own 700 suit programs that make few and keep few.
+# New containers until a collection of the youngest generation. Python's default, 700, suits programs that make and keep few.
 MANY = 50_000
 
 

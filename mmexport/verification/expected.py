@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 CLOSER = 9
 # Seeds of noise that no floor is computed with.
 OTHERS = 3000
-# Of the units of one sample: a query that jumps moves all pixels that it has a share in. Whether it does jump, eager's own runs tell.
+# The largest share of the units of a sample that a jump may move: a query moves all pixels that it has a share in. Eager's own runs with
+# noise tell whether it does jump.
 JUMPING = 0.5
 # A file rounds at every layer, and the noise is added to the input alone: what noise moves by half of the tolerance, a file may move
 # beyond it.
@@ -114,7 +115,7 @@ def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Ve
     suspects = {row.sample for check in checks for row in check.rows if row.stage == EAGER and not row.passed
                 and not row.problem and replace(row, floor=max(floors.get(row.output, 0.0), JUMPING),
                                                 median_floor=1.0).passed}
-    # What is off in every sample, in none of which the first noise moved anything, is no jump.
+    # An error in every sample is no jump of the model.
     if not suspects or len(samples) > 1 and suspects == {sample.name for sample in samples}:
         return None
     trials, runs = range(100, 100 + CLOSER), NetworkRuns()

@@ -111,6 +111,8 @@ class ReferenceMaker:
             if attempt.image is None and attempt.reason:
                 self.step.note(f'decisive input {number}: not used: {attempt.reason}')
         images = {f'decisive {number}': attempt.image for number, attempt in enumerate(attempts, 1) if attempt.image is not None}
+        if not images:
+            return []
         with self.step(f'Running eager on {len(images)} inputs on which more classes are decided'):
             return [sample for sample in self._expect(images, as_given=images) if self._decides_clearly(sample)]
 

@@ -27,6 +27,16 @@ def test_an_unknown_format_gets_a_suggestion(capsys: pytest.CaptureFixture[str])
     assert 'is it meant to be torchscript' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(('arguments', 'words'), [
+    (['configs/fcn.py', 'c.pth', '--outputs', 'fnal'], 'is it meant to be final'),
+    (['configs/fcnn.py', 'c.pth'], 'no such config file, is it meant to be configs/fcn.py'),
+    (['configs/fcn.py', 'c.pth', '--device', 'cud'], 'is it meant to be cuda'),
+])
+def test_other_unknown_words_get_a_suggestion(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(['export', *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(['--version']) == 0
     assert capsys.readouterr().out.strip() == __version__
@@ -34,7 +44,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize('command', ['', *COMMANDS])
 def test_help_lists_options_without_importing_torch(command: str) -> None:
-    """Within a second, and as ``python -m mmexport``."""
+    """Alone it takes 0.1 s; the limit leaves room for other tests beside it."""
     code = (f'import sys\nsys.argv = ["mmexport", {command!r}, "--help"] if {command!r} else ["mmexport", "--help"]\n'
             'import mmexport.cli\ntry:\n    mmexport.cli.main()\nexcept SystemExit as end:\n    assert end.code == 0\n'
             'assert not {"torch", "numpy", "mmengine"} & set(sys.modules)')
@@ -42,7 +52,6 @@ def test_help_lists_options_without_importing_torch(command: str) -> None:
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=ENV, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith('Usage: mmexport')
-    # Other tests run beside this one; alone it takes 0.1 s.
     assert time.perf_counter() - started < 3
     if not command:
         assert all(name in done.stdout for name in COMMANDS if name not in HIDDEN)

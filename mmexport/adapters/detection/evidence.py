@@ -1,7 +1,8 @@
 """Find the boxes of which eager itself is not sure, for the checker.
 
 A box is unsure if rounding may change a decision about it: its score is at the threshold or ties with one at a cut, its overlap with a
-better box is at the threshold of suppression, or it overlaps a box that is unsure. What changes with it, changes with each of these.
+better box is at the threshold of suppression, or it overlaps a box that is unsure: a change of an unsure box may change every box that
+overlaps it.
 """
 from __future__ import annotations
 
@@ -98,14 +99,14 @@ def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], scale: floa
     doubtful = (((rows.scores - lowest).abs() <= slack) | may_go | may_come).cpu().numpy()
     # Boxes that were moved apart by their class are rounded at their new place.
     moved = ROUNDING * (float(boxes.abs().max()) + float(rows.boxes.abs().max())) if len(boxes) else 0.0
-    # Of those that are doubtful only because others may suppress them: which others.
+    # By row that is doubtful only because others may suppress it: these others.
     threats: dict[int, set[int]] = {}
     for row, others in rivals(boxes, rows, slack, threshold_of(cfg), float(cfg['nms'].get('offset', 0)), moved):
         before, staying = others.index < row, stays[others.index]
         stays[row] = stays[row] and not (others.over & before & staying).any()
         sure = set(others.index[before & others.surely_over].tolist())
         if any(stays[other] and (not doubtful[other] or (other in threats and threats[other] <= sure)) for other in sure):
-            # A box that is sure to stay suppresses this one, or, should that one go, whichever it goes for.
+            # A box that is sure to stay suppresses this one; if it goes after all, the box that suppresses it overlaps this one too.
             doubtful[row] = False
             continue
         # Of two that tie, either may suppress the other.

@@ -110,7 +110,7 @@ def is_fixed(side: Any, program: ExportedProgram) -> bool:
 
 def refused_corner(program: ExportedProgram, example: Tensor, dynamic: Sequence[str], checked: Mapping[str, Sequence[int]],
                    specs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, int] | None:
-    """Return a corner of the `checked` ranges that `program` does not hold for. They are by open axis. None if there is none."""
+    """Return a corner of the `checked` ranges, a size by open axis, that `program` refuses; None if it takes all."""
     limits, conditions = valid_ranges(program, example, dynamic, specs), conditions_of(program, specs)
     fixed = {name: (int(example.shape[axis]),) for name, axis in AXIS.items()}
     for corner in product(*(checked.get(name, only) if name in dynamic else only for name, only in fixed.items())):

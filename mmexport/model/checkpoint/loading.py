@@ -68,7 +68,7 @@ def load_into(model: nn.Module, state: StateDict, name: str, allow_partial: bool
 def _computed(model: nn.Module, keys: set[str], rebuild: Callable[[], nn.Module] | None) -> set[str]:
     """Return the buffers of `keys` that the model works out by itself: whole numbers, and tables that every build fills alike.
 
-    A buffer of one value throughout is taken for a place that training fills.
+    A buffer that holds one value throughout is counted as learned: training may have been meant to fill it.
     """
     buffers = {key: buffer for key, buffer in model.named_buffers() if key in keys}
     whole = {key for key, buffer in buffers.items() if not buffer.is_floating_point()}

@@ -1,8 +1,8 @@
 """Compute the first boxes that greedy suppression keeps, block by block.
 
 The memory does not grow with the square of their number. Boxes are sorted, the best first. A block of them is compared with the boxes
-that were kept before and with itself, step after step until nothing changes; then its boxes are kept, and the next block's
-turn comes. The loop ends with the boxes, or when enough are kept. One step is one turn of one loop, because exporters do not all take a
+that were kept before and with itself, step after step until nothing changes; then its boxes are kept, and the next block
+is processed. The loop ends with the boxes, or when enough are kept. One step is one turn of one loop, because exporters do not all take a
 loop in a loop.
 """
 from __future__ import annotations

@@ -70,7 +70,7 @@ def bags(levels: Sequence[Tensor], rois: Tensor, level: Tensor, settings: Settin
     at_column = columns.start[:, None, :].expand_as(length).flatten()[bag] + within - down * across
     sums = F.embedding_bag(row_cells[at_row] + columns.cells[at_column], table, offsets, mode='sum',
                            per_sample_weights=(rows.weights[at_row] * columns.weights[at_column]).to(table.dtype))
-    # The heads of upstream view it, which what the kernel gives allows.
+    # Upstream's heads call ``view`` on it, as on the contiguous result of the kernel.
     return sums.unflatten(0, (-1, *settings.bins)).permute(0, 3, 1, 2).contiguous()
 
 
