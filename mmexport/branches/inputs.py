@@ -45,7 +45,7 @@ class BranchInputs:
 def inputs_for_branches(log: BranchLog, ranges: Ranges, multiple: int, scene: Callable[[Shape, int], Tensor],
            plain: Callable[[str, Shape], Tensor], add: Add, keep: Collection[str], note: str | None = None,
            every_picture: bool = False) -> BranchInputs:
-    """Find the branches of the model, and make inputs that turn those not turned so far, of the sizes and pictures given.
+    """Find the model's branches, and make inputs that turn those not turned so far. They have the sizes and pictures given.
 
     Where a size turns one at which nothing can be compared, or there are too many of them, the ranges shrink until they leave it out.
 

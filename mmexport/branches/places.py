@@ -64,7 +64,7 @@ def inside_try(code: CodeType, instruction: int) -> bool:
 
 @cache
 def place_of(code: CodeType, instruction: int, caught: bool = False) -> tuple[int, int, str, str] | None:
-    """Return line, column and text of the expression that the frame is at, and the text around it; None if it cannot go wrong silently.
+    """Return line, column, text and surrounding text of the expression at a frame; None if it cannot go wrong silently.
 
     Args:
         caught: whether a caller may catch what is raised here, so that refusing is a branch too.

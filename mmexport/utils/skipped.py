@@ -21,7 +21,7 @@ def skipped() -> list[str]:
 
 @contextmanager
 def forgotten_afterwards() -> Iterator[None]:
-    """Forget at the end of a run what was noted during it. What was noted before it, while backends were built, holds for all runs."""
+    """Remove at the end of a run what was noted during it. What was noted before, while backends were built, holds for all runs."""
     before = dict(_lines)
     try:
         yield

@@ -33,7 +33,7 @@ def by_level(head: Any, maps: Maps, width: int, boxes_of: Callable[[int, Tensor,
 
 
 def with_places(head: Any, maps: Maps, width: int, boxes_of: Callable[[int, Tensor, Tensor], Tensor]) -> tuple[Candidates, Tensor]:
-    """Return the best pairs of each level with their boxes, and their places (N, M) among the rows of all levels.
+    """Return the best pairs of each level, and their places (N, M) among all rows.
 
     Args:
         maps: of classes, of boxes, and maybe one with a factor of the scores; each a tensor a level.

@@ -1,4 +1,7 @@
-"""Export instance segmentation in one stage, where the head gives each box the weights of a small network for its mask."""
+"""Export instance segmentation in one stage with dynamic kernels.
+
+The head gives each box the weights of a small network, which computes the mask of the box from a map of features.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -107,7 +110,7 @@ class DynamicMasks(Detection):
         return {**self.close_calls_within(raw, sizes), 'mask_near': near}
 
     def rows_and_logits(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Return the rows of `Detection`, and the logits of their masks at the size of the map of features."""
+        """Return the rows of `Detection`, and the logits of their masks (N, K, h, w)."""
         candidates, places = self._with_places(raw, sizes)
         index, num = places_kept(candidates, self.head.test_cfg)
         maps, features = self._grouped(raw)

@@ -25,7 +25,10 @@ def with_img_shape(cls: type[Detection]) -> type[Detection]:
 
 
 class Padded(Detection):
-    """Clip boxes to the picture of each row of ``img_shape``, as mmdet does by the metainfo of its data samples."""
+    """End boxes at the picture's own border, given by ``img_shape``.
+
+    mmdet does so by the metainfo of its data samples.
+    """
 
     input_specs = (IMAGE, InputSpec('img_shape', ('batch', 'side'), 'int64'))
 
