@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mmexport import Exporter
+from mmexport.adapters.specs import IMAGE
 from mmexport.backends import build_backend
 from mmexport.backends.onnx.backend import ONNX
 from mmexport.checker.compare import compare
@@ -53,7 +54,7 @@ def test_places_are_sampled_in_float32() -> None:
     probe = AttentionProbe()
     with torch.no_grad(), with_forms(deformable_attention='grid'):
         program = torch.export.export(probe, (torch.zeros(2, 3, 16, 16),), strict=False)
-        proto = ONNX().convert(program, Path(), ['sampled'])
+        proto = ONNX().convert(program, Path(), ['sampled'], (IMAGE,))
     made, half = halved(proto)
     kept = half['float32']
     assert kept['sampling_locations'] and 'GridSample' in kept['operators'] and 'Softmax' in kept['operators']

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 from mmexport import Exporter
+from mmexport.adapters.specs import IMAGE
 from mmexport.backends.aotinductor.backend import AOTInductor
 from mmexport.backends.exported.program import exported_program, silenced
 from mmexport.backends.onnx.trtexec import trtexec_line
@@ -98,7 +99,7 @@ def test_aotinductor_compiles_where_strides_cannot_be_compared(tmp_path: Path) -
     tokens = Tokens().eval()
     with patched('auto'), silenced():
         program = exported_program(tokens, torch.zeros(1, 3, 128, 128), ('batch', 'height', 'width'))  # type: ignore[arg-type]
-        made = AOTInductor(dict(max_autotune=False)).convert(program, tmp_path, ['answer'])
+        made = AOTInductor(dict(max_autotune=False)).convert(program, tmp_path, ['answer'], (IMAGE,))
     assert made['options'] == dict(layout_optimization=False, max_autotune=False)
     run = torch._inductor.aoti_load_package(str(tmp_path / AOTInductor.file))
     for size in ((2, 3, 480, 544), (1, 3, 97, 131)):
@@ -114,7 +115,7 @@ def test_aotinductor_rounds_convolutions_like_eager(tmp_path: Path) -> None:
     wide = nn.Sequential(nn.Conv2d(3, 270, 3, padding=1), nn.Conv2d(270, 512, 3, padding=1)).eval()
     image = torch.randn(1, 3, 80, 96)
     program = torch.export.export(wide, (image,))
-    AOTInductor().convert(program, tmp_path, ['answer'])
+    AOTInductor().convert(program, tmp_path, ['answer'], (IMAGE,))
     with torch.no_grad():
         exact = wide.double()(image.double())
         eager = wide.float()(image)
@@ -134,7 +135,7 @@ def test_openvino_reads_remainders_and_repeated_outputs() -> None:
     openvino = open_openvino()
     with torch.no_grad(), silenced():
         program = export(Padded(), (torch.zeros(2, 3, 30, 33),), dynamic_shapes=({2: Dim.AUTO, 3: Dim.AUTO},), strict=False)
-        model = OpenVINO().convert(program, Path(), ['a', 'b', 'c', 'd', 'e'])
+        model = OpenVINO().convert(program, Path(), ['a', 'b', 'c', 'd', 'e'], (IMAGE,))
     run = openvino.compile_model(model, 'CPU')
     for size in ((30, 33), (28, 41)):
         image = torch.randn(2, 3, *size)

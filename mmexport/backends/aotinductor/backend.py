@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...adapters.specs import IMAGE, InputSpec
+from ...adapters.specs import InputSpec
 from ...registry import BACKENDS
 from ..exported.from_program import ProgramBackend
 
@@ -40,7 +40,7 @@ class AOTInductor(ProgramBackend):
         return super().unavailable()
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str],
-                inputs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, Any]:
+                inputs: Sequence[InputSpec]) -> dict[str, Any]:
         import torch._inductor
 
         from .forms import in_fast_forms

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...adapters import Adapter
-from ...adapters.specs import IMAGE, InputSpec
+from ...adapters.specs import InputSpec
 from ...artifact import Artifact
 from ...compat.packages import installed_version
 from ...errors import LoweringError, causes, last_line
@@ -41,7 +41,7 @@ class ProgramBackend(Backend):
     cuts: ClassVar[bool] = False
     raw_format: ClassVar[str] = 'torch_export'
 
-    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec]) -> Any:
         """Convert `program` with the format's own library; it may raise anything.
 
         Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...adapters.specs import IMAGE, InputSpec
+from ...adapters.specs import InputSpec
 from ...errors import ConfigError, LoweringError
 from ...registry import BACKENDS
 from ..exported.from_trace import TraceBackend, is_large
@@ -64,7 +64,7 @@ class ONNX(TraceBackend):
             return f'{", ".join(missing)} not installed: pip install "mmexport[onnx]" or pip install {" ".join(missing)}'
         return super().unavailable()
 
-    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec]) -> Any:
         # The exporter may ask the runtime about operators.
         open_onnxruntime()
         return converted(program, self.opset, names, [spec.name for spec in inputs])

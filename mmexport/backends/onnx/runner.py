@@ -101,8 +101,8 @@ def assignment(record: Iterable[Any]) -> dict[str, set[tuple[str, str]]]:
 
 def unexpected_cpu_operators(nodes: Iterable[tuple[str, str]], file: Path) -> list[str]:
     """Return the types of the operators among `nodes` that compute more than sizes."""
-    pictures = tensor_nodes(file)
-    return sorted({kind for name, kind in nodes if kind not in SHAPE_OPS or name in pictures})
+    with_axes = tensor_nodes(file)
+    return sorted({kind for name, kind in nodes if kind not in SHAPE_OPS or name in with_axes})
 
 
 def tensor_nodes(file: Path) -> set[str]:

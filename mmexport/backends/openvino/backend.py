@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ...adapters.specs import IMAGE, InputSpec
+from ...adapters.specs import InputSpec
 from ...errors import ConfigError
 from ...registry import BACKENDS
 from ..exported.from_trace import TraceBackend, is_large
@@ -69,7 +69,7 @@ class OpenVINO(TraceBackend):
             onnx.save(proto, Path(folder) / 'model.onnx', save_as_external_data=is_large(proto))
             return open_openvino().convert_model(Path(folder) / 'model.onnx')
 
-    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec] = (IMAGE,)) -> Any:
+    def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec]) -> Any:
         model = open_openvino().convert_model(as_it_reads(program), extension=extensions())
         for port, spec in zip(model.inputs, inputs, strict=True):
             port.get_tensor().set_names({spec.name})

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ...adapters import Adapter
-from ...adapters.specs import FOLLOWING, IMAGE, InputSpec
+from ...adapters.specs import FOLLOWING, InputSpec
 from ...artifact import Artifact
 from ...errors import ConfigError, LoweringError
 from ...registry import BACKENDS
@@ -69,7 +69,7 @@ class TensorRT(ProgramBackend):
         return super().unavailable()
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str],
-                inputs: Sequence[InputSpec] = (IMAGE,)) -> dict[str, Any]:
+                inputs: Sequence[InputSpec]) -> dict[str, Any]:
         import torch_tensorrt
         examples = list(program.example_inputs[0])
         if examples[0].device.type != 'cuda':
@@ -105,7 +105,7 @@ class TensorRT(ProgramBackend):
 
 
 def shapes(example: tuple[int, ...], dynamic: Sequence[str], largest: Sequence[int] | None,
-           spec: InputSpec = IMAGE) -> tuple[tuple[int, ...], ...]:
+           spec: InputSpec) -> tuple[tuple[int, ...], ...]:
     """Return the smallest, usual and largest shape of the engines: TensorRT reserves memory for the largest."""
     least, most = list(example), list(example)
     for name in dynamic:

@@ -34,7 +34,7 @@ class TorchExport(ProgramBackend):
     cuts = True
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str],
-                inputs: Sequence[InputSpec] = (IMAGE,)) -> ExportedProgram:
+                inputs: Sequence[InputSpec]) -> ExportedProgram:
         return program
 
     def cut(self, program: ExportedProgram, count: int) -> ExportedProgram:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mmexport import Exporter
+from mmexport.adapters.specs import IMAGE
 from mmexport.backends import build_backend, installed_backends
 from mmexport.backends.tensorrt.backend import engines_of, shapes
 from mmexport.errors import SetupError
@@ -32,8 +33,8 @@ def test_a_missing_one_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_engines_are_built_for_shapes_around_the_traced_one() -> None:
-    assert shapes((1, 3, 512, 640), AXES, None) == ((1, 3, 64, 64), (1, 3, 512, 640), (1, 3, 1024, 1280))
-    assert shapes((2, 3, 512, 640), ('height',), (8, 600, 600)) == ((2, 3, 64, 640), (2, 3, 512, 640), (2, 3, 600, 640))
+    assert shapes((1, 3, 512, 640), AXES, None, IMAGE) == ((1, 3, 64, 64), (1, 3, 512, 640), (1, 3, 1024, 1280))
+    assert shapes((2, 3, 512, 640), ('height',), (8, 600, 600), IMAGE) == ((2, 3, 64, 640), (2, 3, 512, 640), (2, 3, 600, 640))
 
 
 def test_what_is_left_to_torch_is_counted() -> None:
