@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mmexport.adapters import MaskClassification, Segmentation, SemanticMasks, build_adapter
-from mmexport.checker.instances import compare_instances
+from mmexport.checker.rules.instance_rows import compare_instances
 from mmexport.errors import ConfigError, UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.model.build import build_model

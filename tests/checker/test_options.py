@@ -32,7 +32,7 @@ def test_parse_help_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
                  '--device DEVICE where it runs: cpu, cuda, cuda:N (cpu)',
                  '--trust load a file that can run code of its author: torch.export, AOTInductor, TensorRT',
                  '--runner RUNNER the runner.py of a format that your project registers',
-                 '--verbose every row, not those alone that fail',
+                 '--verbose show all rows, not only those that fail',
                  '--out OUT write the findings as JSON instead of a table'):
         assert f'{text} ' in f'{lines} ', text
     assert '--raw' not in lines

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...checker.continuous import competing_scale
+from ...checker.rules.continuous import competing_scale
 from ..specs import LOGIT_TOLERANCE
 
 # A segment this close to a threshold of the config may be kept or dropped by rounding alone.

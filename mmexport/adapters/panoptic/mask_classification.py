@@ -144,7 +144,7 @@ class MaskClassification(Adapter):
 
     def undecided_by_padding(self, raw: tuple[Tensor, ...], image: Tensor, height: int, width: int) -> Tensor | None:
         """Return the pixels (N, height, width) that change without the padding: whether a segment is kept depends on areas."""
-        from ...checker.labels import renamed_after
+        from ...checker.rules.label_maps import renamed_after
         if not self.panoptic_on:
             return None
         cls_logits, mask_logits = raw

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...checker.continuous import competing_scale
+from ...checker.rules.continuous import competing_scale
 from ...registry import ADAPTERS
 from ...utils.override import override
 from ..base import Adapter, OutputSpec

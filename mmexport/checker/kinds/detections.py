@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..change import CHANGED_PIXELS, LABELS
-from ..detections import compare_detections, overlaps
 from ..reduced import REDUCED, STANDS_OUT
+from ..rules.change import CHANGED_PIXELS, LABELS
+from ..rules.detection_rows import compare_detections, overlaps
 
 if TYPE_CHECKING:
     from ..comparison import Comparison

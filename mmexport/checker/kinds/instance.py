@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..change import same_rows
-from ..instances import compare_instances
 from ..reduced import REDUCED, STANDS_OUT, by_share
+from ..rules.change import same_rows
+from ..rules.instance_rows import compare_instances
 
 if TYPE_CHECKING:
     from ..comparison import Comparison

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ..change import LABELS, same_map
-from ..labels import compare_labels
 from ..reduced import by_share
+from ..rules.change import LABELS, same_map
+from ..rules.label_maps import compare_labels
 
 if TYPE_CHECKING:
     from ..comparison import Comparison

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..change import middle, same_values
-from ..continuous import Units, compare_continuous
+from ..rules.change import middle, same_values
+from ..rules.continuous import Units, compare_continuous
 
 CONTINUOUS = True
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..change import same_values
-from ..continuous import Units, agreement, compare_continuous, competing_scale
+from ..rules.change import same_values
+from ..rules.continuous import Units, agreement, compare_continuous, competing_scale
 
 CONTINUOUS = True
 

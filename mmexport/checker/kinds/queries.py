@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..change import middle, same_values
-from ..continuous import Units, agreement, compare_continuous, competing_scale, largest_value
+from ..rules.change import middle, same_values
+from ..rules.continuous import Units, agreement, compare_continuous, competing_scale, largest_value
 
 CONTINUOUS = True
 

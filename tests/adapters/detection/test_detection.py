@@ -11,7 +11,7 @@ from torch import Tensor
 from mmexport.adapters import build_adapter
 from mmexport.adapters.detection.candidates import Candidates, best_pairs
 from mmexport.adapters.detection.suppression import kept
-from mmexport.checker.detections import compare_detections
+from mmexport.checker.rules.detection_rows import compare_detections
 from mmexport.errors import UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.verification.test_step import run_test_step_on

@@ -12,7 +12,7 @@ from torch import Tensor
 from mmexport import instance_data
 from mmexport.adapters import build_adapter
 from mmexport.adapters.detection.dynamic_masks import DynamicMasks
-from mmexport.checker.detections import compare_detections, overlaps
+from mmexport.checker.rules.detection_rows import compare_detections, overlaps
 from mmexport.errors import UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.verification.test_step import run_test_step_on

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from mmexport.adapters import build_adapter
-from mmexport.checker.detections import compare_detections
 from mmexport.checker.kinds.detections import NAMES
+from mmexport.checker.rules.detection_rows import compare_detections
 from mmexport.checker.samples import read_samples
 from mmexport.errors import ConfigError
 from mmexport.verification.test_step import run_test_step_on

@@ -12,7 +12,7 @@ from torch import Tensor
 from mmexport.adapters import build_adapter
 from mmexport.adapters.detection import pasted_masks
 from mmexport.adapters.detection.pasting import pasted
-from mmexport.checker.detections import compare_detections
+from mmexport.checker.rules.detection_rows import compare_detections
 from mmexport.errors import ConfigError
 from mmexport.inputs.synthetic import picture
 from mmexport.model.config import export_section

@@ -10,7 +10,7 @@ from torch import Tensor
 from mmexport import instance_data
 from mmexport.adapters import build_adapter
 from mmexport.adapters.detection.pasting import pasted
-from mmexport.checker.detections import overlaps
+from mmexport.checker.rules.detection_rows import overlaps
 from mmexport.errors import InputError
 from mmexport.inputs.synthetic import picture
 from tests.detectors import seeded_detector

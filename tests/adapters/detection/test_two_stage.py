@@ -9,7 +9,7 @@ import torch
 from mmexport.adapters import build_adapter
 from mmexport.adapters.detection import regions
 from mmexport.adapters.detection.regions import CLOSE, sizes_in_doubt
-from mmexport.checker.detections import compare_detections
+from mmexport.checker.rules.detection_rows import compare_detections
 from mmexport.compat import provide_mmcv_ext
 from mmexport.errors import ConfigError, UnsupportedModelError
 from mmexport.inputs.synthetic import picture

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .labels import MAX_NEAR
+from .label_maps import MAX_NEAR
 
 # The least overlap at which a row is taken for another one that is a little off.
 SAME = 0.5

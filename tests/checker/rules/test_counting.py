@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from mmexport.checker.counting import pairs_of, share
+from mmexport.checker.rules.counting import pairs_of, share
 
 
 @pytest.mark.parametrize('true', [0, 1, 6, 12])

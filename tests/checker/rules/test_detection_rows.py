@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mmexport.checker.check import EAGER
 from mmexport.checker.comparison import Comparison
-from mmexport.checker.detections import compare_detections
 from mmexport.checker.kinds import detections
+from mmexport.checker.rules.detection_rows import compare_detections
 
 Outputs = dict[str, Tensor]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mmexport.checker.compare import compare
-from mmexport.checker.instances import compare_instances
+from mmexport.checker.rules.instance_rows import compare_instances
 from tests.checker.made import INSTANCE, instances, judge_rows
 
 

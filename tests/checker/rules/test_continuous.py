@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from mmexport.checker.continuous import compare_continuous, competing_scale
 from mmexport.checker.kinds import kind_of
+from mmexport.checker.rules.continuous import compare_continuous, competing_scale
 from tests.checker.made import LABELS, LOGITS, judge, vacuous_of
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .counting import share
-from .labels import MAX_NEAR
+from .label_maps import MAX_NEAR
 
 
 def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],

@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mmexport.checker.labels import compare_labels, compare_panoptic, renamed_after
 from mmexport.checker.reduced import FULL
+from mmexport.checker.rules.label_maps import compare_labels, compare_panoptic, renamed_after
 from tests.checker.made import LABELS, PANOPTIC, judge
 
 
