@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from . import own_decoders
+from . import head_decoders
 from .candidates import Candidates
 from .dense import Maps, base_head
 
@@ -18,11 +18,11 @@ METHODS = ('predict_by_feat', '_predict_by_feat_single', '_bbox_post_process')
 _BASE = 'BaseDenseHead'
 DECODERS: dict[tuple[str, ...], Decoder] = {
     (_BASE, _BASE, _BASE): base_head,
-    (_BASE, 'GFLHead', _BASE): own_decoders.generalized_focal,
-    (_BASE, 'FoveaHead', _BASE): own_decoders.fovea,
-    (_BASE, 'RepPointsHead', _BASE): own_decoders.reppoints,
-    ('YOLOV3Head', _BASE, _BASE): own_decoders.yolov3,
-    ('YOLOXHead', _BASE, 'YOLOXHead'): own_decoders.yolox,
+    (_BASE, 'GFLHead', _BASE): head_decoders.generalized_focal,
+    (_BASE, 'FoveaHead', _BASE): head_decoders.fovea,
+    (_BASE, 'RepPointsHead', _BASE): head_decoders.reppoints,
+    ('YOLOV3Head', _BASE, _BASE): head_decoders.yolov3,
+    ('YOLOXHead', _BASE, 'YOLOXHead'): head_decoders.yolox,
 }
 
 

@@ -1,6 +1,6 @@
 """Convert the maps of dense heads to candidates, for a whole batch.
 
-Source: mmdet/models/dense_heads/base_dense_head.py, which decodes one picture after the other. Other heads: `own_decoders`.
+Source: mmdet/models/dense_heads/base_dense_head.py, which decodes one picture after the other. Other heads: `head_decoders`.
 """
 from __future__ import annotations
 

@@ -15,15 +15,15 @@ from torch import Tensor
 from ...ops.nms.first import first_kept
 from ..specs import LOGIT_TOLERANCE
 from .candidates import Candidates
-from .rivals import ROUNDING, rivals
+from .overlapping import ROUNDING, overlapping
 from .suppression import limit_of, places_kept, sorted_candidates, threshold_of
 
 # Candidates beyond the rows that are looked at.
 BEYOND = 16
 
 
-def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, may_go: Tensor | None = None,
-                may_come: Tensor | None = None, expected: tuple[Tensor, Tensor] | None = None) -> dict[str, Tensor]:
+def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, may_be_removed: Tensor | None = None,
+                may_be_added: Tensor | None = None, expected: tuple[Tensor, Tensor] | None = None) -> dict[str, Tensor]:
     """Return which rows rounding may remove, and which it may add.
 
     They are `unsure` (N, K), of the expected rows, and `maybe` (N, J, 6), of others: x1 y1 x2 y2, score, label. A label of -1 fills up.
@@ -31,25 +31,25 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, ma
 
     Args:
         scale: of the logits, the largest of them.
-        may_go, may_come: (N, M) candidates that a file may not have, and those that eager does not have and a file may.
+        may_be_removed, may_be_added: (N, M) candidates that a file may not have, and those that eager does not have and a file may.
         expected: the rows of eager, as `places_kept` gives them; other candidates behind its own change no place.
     """
     limit = limit_of(cfg)
     none = torch.zeros_like(candidates.valid)
-    may_go, may_come = none if may_go is None else may_go, none if may_come is None else may_come
+    may_be_removed, may_be_added = none if may_be_removed is None else may_be_removed, none if may_be_added is None else may_be_added
     index, num = expected or places_kept(candidates, cfg)
     scores = candidates.scores.gather(1, index)
     # A score a little under the threshold may be over it in a file.
     wide = candidates._replace(valid=candidates.scores + score_slack(candidates.scores, scale) >= float(cfg.get('score_thr', 0)))
     ordered, moved, places = sorted_candidates(wide, cfg)
-    may_go, may_come, ranks = may_go.gather(1, places), may_come.gather(1, places), places.argsort(dim=1)
+    may_be_removed, may_be_added, ranks = may_be_removed.gather(1, places), may_be_added.gather(1, places), places.argsort(dim=1)
     unsure, maybe = [], []
     for image in range(len(num)):
         rows = Candidates(*(part[image] for part in ordered))
         order = ranks[image, index[image, :int(num[image])]]
         count = max([_needed(moved[image], rows.valid, cfg, limit), *(order + 1).tolist()])
         rows, boxes = Candidates(*(part[:count] for part in rows)), moved[image, :count]
-        stays, doubtful = _judged(boxes, rows, cfg, scale, may_go[image, :count], may_come[image, :count])
+        stays, doubtful = _judged(boxes, rows, cfg, scale, may_be_removed[image, :count], may_be_added[image, :count])
         staying = stays.nonzero()[:, 0]
         if len(staying) > limit:
             # One more or one less before the cut moves another over it, and so does a tie.
@@ -91,27 +91,27 @@ def _needed(boxes: Tensor, valid: Tensor, cfg: Mapping[str, Any], limit: int) ->
     return int(index[0, staying - 1]) + 1 if staying == limit + BEYOND else int(valid.sum())
 
 
-def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], scale: float, may_go: Tensor,
-            may_come: Tensor) -> tuple[Tensor, Tensor]:
+def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], scale: float, may_be_removed: Tensor,
+            may_be_added: Tensor) -> tuple[Tensor, Tensor]:
     """Return which candidates stay, and of which it is doubtful (M,)."""
     slack, lowest = score_slack(rows.scores, scale), float(cfg.get('score_thr', 0))
-    stays = (rows.valid & (rows.scores > lowest) & ~may_come).cpu().numpy()
-    doubtful = (((rows.scores - lowest).abs() <= slack) | may_go | may_come).cpu().numpy()
+    stays = (rows.valid & (rows.scores > lowest) & ~may_be_added).cpu().numpy()
+    doubtful = (((rows.scores - lowest).abs() <= slack) | may_be_removed | may_be_added).cpu().numpy()
     # Boxes that were moved apart by their class are rounded at their new place.
     moved = ROUNDING * (float(boxes.abs().max()) + float(rows.boxes.abs().max())) if len(boxes) else 0.0
     # By row that is doubtful only because others may suppress it: these others.
-    threats: dict[int, set[int]] = {}
-    for row, others in rivals(boxes, rows, slack, threshold_of(cfg), float(cfg['nms'].get('offset', 0)), moved):
+    suppressors: dict[int, set[int]] = {}
+    for row, others in overlapping(boxes, rows, slack, threshold_of(cfg), float(cfg['nms'].get('offset', 0)), moved):
         before, staying = others.index < row, stays[others.index]
         stays[row] = stays[row] and not (others.over & before & staying).any()
         sure = set(others.index[before & others.surely_over].tolist())
-        if any(stays[other] and (not doubtful[other] or (other in threats and threats[other] <= sure)) for other in sure):
+        if any(stays[other] and (not doubtful[other] or (other in suppressors and suppressors[other] <= sure)) for other in sure):
             # A box that is sure to stay suppresses this one; if it goes after all, the box that suppresses it overlaps this one too.
             doubtful[row] = False
             continue
         # Of two that tie, either may suppress the other.
-        threat = (others.near | doubtful[others.index] | (others.at_border & staying)) & others.counts & (before | others.near)
-        if threat.any() and not doubtful[row]:
-            threats[row] = set(others.index[threat].tolist())
-        doubtful[row] = doubtful[row] or threat.any()
+        may_suppress = (others.near | doubtful[others.index] | (others.at_border & staying)) & others.counts & (before | others.near)
+        if may_suppress.any() and not doubtful[row]:
+            suppressors[row] = set(others.index[may_suppress].tolist())
+        doubtful[row] = doubtful[row] or may_suppress.any()
     return torch.from_numpy(stays).to(boxes.device), torch.from_numpy(doubtful).to(boxes.device) & rows.valid

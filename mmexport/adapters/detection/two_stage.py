@@ -135,15 +135,15 @@ class TwoStage(Detection):
         maybe = calls['maybe']
         boxes = torch.cat([regions.boxes, maybe[..., :4]], dim=1)
         there = torch.cat([regions.valid, maybe[..., 5] >= 0], dim=1)
-        may_come = torch.cat([torch.zeros_like(regions.valid), maybe[..., 5] >= 0], dim=1)
-        may_go = torch.cat([calls['unsure'], torch.zeros_like(maybe[..., 5] >= 0)], dim=1)
+        may_be_added = torch.cat([torch.zeros_like(regions.valid), maybe[..., 5] >= 0], dim=1)
+        may_be_removed = torch.cat([calls['unsure'], torch.zeros_like(maybe[..., 5] >= 0)], dim=1)
         candidates, scale, looked_at = second_stage(roi_head, features, Regions(boxes, there), sizes)
         for extractor, region in zip(extractors_of(roi_head), looked_at, strict=True):
             for each_extractor in (extractor, *semantic_extractors(roi_head, 'bbox')):
-                may_go = may_go | sizes_in_doubt(each_extractor, region)
+                may_be_removed = may_be_removed | sizes_in_doubt(each_extractor, region)
         each = candidates.valid.shape[1] // there.shape[1]
-        doubts = close_calls(candidates, roi_head.test_cfg, float(scale), may_go.repeat_interleave(each, dim=1),
-                             may_come.repeat_interleave(each, dim=1), places_kept(of_eager, roi_head.test_cfg))
+        doubts = close_calls(candidates, roi_head.test_cfg, float(scale), may_be_removed.repeat_interleave(each, dim=1),
+                             may_be_added.repeat_interleave(each, dim=1), places_kept(of_eager, roi_head.test_cfg))
         return with_masks(doubts, roi_head, features, kept(of_eager, roi_head.test_cfg)[:3]) if self.has_masks else doubts
 
     def testing(self) -> AbstractContextManager[None]:

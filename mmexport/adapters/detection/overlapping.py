@@ -20,7 +20,7 @@ ROUNDING = 2.4e-7
 BLOCK = 128
 
 
-class Rivals(NamedTuple):
+class Overlapping(NamedTuple):
     """Hold what is known of the boxes that overlap one, each an array (R,).
 
     Attributes:
@@ -39,8 +39,9 @@ class Rivals(NamedTuple):
     counts: Any
 
 
-def rivals(boxes: Tensor, rows: Candidates, slack: Tensor, threshold: float, offset: float, moved: float) -> Iterator[tuple[int, Rivals]]:
-    """Give each box that has any, in order of its place, with its rivals.
+def overlapping(boxes: Tensor, rows: Candidates, slack: Tensor, threshold: float, offset: float,
+                moved: float) -> Iterator[tuple[int, Overlapping]]:
+    """Give each box that has any, in order of its place, with the others.
 
     Args:
         boxes: (M, 4) as they are compared; boxes of different classes may be moved apart.
@@ -65,12 +66,12 @@ def rivals(boxes: Tensor, rows: Candidates, slack: Tensor, threshold: float, off
     places, starts = np.unique(joined[0], return_index=True)
     for number, (row, start) in enumerate(zip(places.tolist(), starts, strict=True)):
         end = starts[number + 1] if number + 1 < len(starts) else len(order)
-        yield int(row), Rivals(*(part[start:end] for part in joined[1:]))
+        yield int(row), Overlapping(*(part[start:end] for part in joined[1:]))
 
 
 def _compared(boxes: Tensor, scores: Tensor, slack: Tensor, valid: Tensor, block: Tensor, others: Tensor,
               limits: tuple[float, float, float]) -> tuple[Any, ...]:
-    """Return the pairs of `block` and `others` that matter: the place of one, and what `Rivals` has of the other."""
+    """Return the pairs of `block` and `others` that matter: the place of one, and what `Overlapping` has of the other."""
     threshold, offset, moved = limits
     sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0)
     half_perimeters, areas = sides.sum(dim=1), sides.prod(dim=1)
