@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mmexport.ops.nms import first_kept
-from mmexport.ops.nms.first import BLOCK
+from mmexport.ops.nms.forms import BLOCK
 from mmexport.ops.nms.reference import nms
 from mmexport.ops.op import with_forms
 

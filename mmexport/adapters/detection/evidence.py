@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...ops.nms.first import first_kept
+from ...ops.nms.forms import first_kept
 from ..specs import LOGIT_TOLERANCE
 from .candidates import Candidates
 from .overlapping import ROUNDING, overlapping

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...ops.nms.first import pairwise
+from ...ops.nms.forms import pairwise
 from ..specs import LOGIT_TOLERANCE
 from .candidates import Candidates
 

@@ -1,6 +1,6 @@
 """Compute greedy suppression of boxes, with outputs of a fixed size."""
 from ..op import EXPORTED, Op, register
-from .first import first_kept
+from .forms import first_kept
 
 __all__ = ['first_kept']
 

@@ -1,4 +1,4 @@
-"""Compute the first boxes that greedy suppression keeps, block by block.
+"""Compute which boxes greedy suppression keeps, in the form that a format takes.
 
 The memory does not grow with the square of their number. Boxes are sorted, the best first. A block of them is compared with the boxes
 that were kept before and with itself, step after step until nothing changes; then its boxes are kept, and the next block
