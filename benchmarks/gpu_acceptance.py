@@ -44,7 +44,7 @@ def main() -> int:
     if not args.no_faults:
         faults = gpu_faults.rows(device)
         write(args.out, rows, device=str(device), card=card(device), tolerance=TOLERANCE, tiny=args.tiny, faults=faults)
-        print(f"planted faults and look-alikes as foretold: {sum(row['passed'] for row in faults)} of {len(faults)}", flush=True)
+        print(f"planted faults and look-alikes as predicted: {sum(row['passed'] for row in faults)} of {len(faults)}", flush=True)
     return 0 if all(row['passed'] for row in (*rows, *faults)) else 1
 
 

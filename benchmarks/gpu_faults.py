@@ -21,7 +21,7 @@ SHAPE, TOLERANCE = (1, 3, 64, 96), 1e-4
 
 
 def rows(device: torch.device, places: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return one row for each fault and each look-alike in each place (all); `passed` where the device does what was foretold."""
+    """Return one row for each fault and each look-alike in each place (all); `passed` where the device does what was predicted."""
     sys.path.insert(0, str(ROOT))
     from tests.device.planted import CLEAN, FAULTS, PLACES, clean_source, source
     actual = []
@@ -64,14 +64,14 @@ def _fault(adapter: Any, image: Tensor, folder: Path, device: torch.device) -> d
     from mmexport.device.fix import fixable
     audit = audit_model(adapter, lambda: adapter(image), 'cuda', (image,), adapter.model)
     row: dict[str, Any] = dict(kinds=[finding.kind for finding in audit.findings])
-    foretold = any(kind == 'dtype' or device.type == 'cuda' for kind in row['kinds'])
+    predicted = any(kind == 'dtype' or device.type == 'cuda' for kind in row['kinds'])
     if 'dtype' not in row['kinds']:
         with torch.no_grad():
             expected = adapter(image)[0]
         row['artifact'] = _artifact(adapter, image, expected, folder, device)
     adapter.to(device)
     row['eager'] = _attempt(adapter, image.to(device))
-    passed = (row['eager'] != 'ran') == foretold
+    passed = (row['eager'] != 'ran') == predicted
     if len(fixable(audit.findings)) == len(audit.findings):
         with devices_fixed(adapter.model, audit, device):
             row['eager, fixed'] = _attempt(adapter, image.to(device), expected)
@@ -87,11 +87,11 @@ def _artifact(adapter: Any, image: Tensor, wanted: Tensor, folder: Path, device:
         warnings.simplefilter('ignore')
         traced = torch.jit.trace(adapter, (image,), check_trace=False)
         torch.jit.freeze(traced.eval(), optimize_numerics=False).save(str(before))
-    foretold = len(audit_script(before, (image,), 'cuda').findings)
+    predicted = len(audit_script(before, (image,), 'cuda').findings)
     left = fix_script(before, after, (image,))
     ran = {path.stem: _attempt(torch.jit.load(str(path), map_location=device), image.to(device), wanted) for path in (before, after)}
-    as_foretold = device.type != 'cuda' or (ran['before'] != 'ran') == bool(foretold)
-    return dict(foretold=foretold, **ran, passed=bool(as_foretold and ran['after'] == 'ran' and left.clean))
+    as_expected = device.type != 'cuda' or (ran['before'] != 'ran') == bool(predicted)
+    return dict(predicted=predicted, **ran, passed=bool(as_expected and ran['after'] == 'ran' and left.clean))
 
 
 def _clean(adapter: Any, image: Tensor, device: torch.device) -> dict[str, Any]:

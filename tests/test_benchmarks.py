@@ -30,7 +30,7 @@ def test_gpu_acceptance_runs_on_the_cpu(tmp_path: Path) -> None:
         assert row['peak_memory_bytes'] is None
 
 
-def test_planted_device_faults_do_what_was_foretold(tmp_path: Path) -> None:
+def test_planted_device_faults_match_predictions(tmp_path: Path) -> None:
     """On a CPU only dtypes crash; the fixing and the files are the same as on CUDA."""
     code = ('import json, sys, torch; sys.path[0] = sys.argv[1]; import gpu_faults; '
             'print(json.dumps(gpu_faults.rows(torch.device("cpu"), ["own"])))')

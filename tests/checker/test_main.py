@@ -209,7 +209,7 @@ def test_outputs_that_are_no_tensors_are_reported() -> None:
     assert 'AttributeError' not in str(actual[0].reason)
 
 
-def test_check_trusts_nobody_by_default(tmp_path: Path) -> None:
+def test_check_requires_the_trust_flag(tmp_path: Path) -> None:
     folder, _ = deciding(tmp_path, Shifted())
     manifest = json.loads((folder / 'manifest.json').read_text())
     (folder / 'manifest.json').write_text(json.dumps({**manifest, 'backend': 'aotinductor'}))

@@ -99,7 +99,7 @@ def test_wrong_signature_of_a_users_patch_is_none() -> None:
     assert version_conflict(_raised(_counted(lambda x: x, Counter(), 'op'), 1, scale=2)) is None
 
 
-def test_a_missing_module_that_is_imported_by_name_is_a_conflict(tmp_path: Path) -> None:
+def test_a_missing_module_imported_by_name_is_a_conflict(tmp_path: Path) -> None:
     """As onnxscript 0.5 does with torch 2.13: ``importlib.import_module('onnxscript._framework_apis.torch_2_11')``."""
     file = tmp_path / 'site-packages' / 'onnxscript' / 'asking.py'
     code = compile('import importlib\nimportlib.import_module("onnxscript._framework_apis.torch_0_1")', str(file), 'exec')

@@ -61,7 +61,7 @@ def test_a_model_that_disagrees_with_test_step_is_not_whole(tmp_path: Path, monk
     assert results.lines() == ['torchscript: backbone passes, all does not']
 
 
-def test_a_healthy_model_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_passing_model_is_published_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     command = _project(tmp_path, 'progressive_healthy', 'head', 'pass')
     command.insert(command.index('torch_export'), 'torchscript')

@@ -25,7 +25,7 @@ def test_star_offsets_equal_upstreams() -> None:
 
 
 @pytest.mark.parametrize('size', [(1, 1), (2, 5), (5, 2)])
-def test_a_deformable_layer_takes_maps_that_are_smaller_than_its_kernel(size: tuple[int, int]) -> None:
+def test_deformable_layers_take_maps_below_the_kernel_size(size: tuple[int, int]) -> None:
     from mmcv.ops import DeformConv2d
     torch.manual_seed(0)
     layer = DeformConv2d(8, 6, 3, padding=1).eval()

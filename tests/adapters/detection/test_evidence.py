@@ -62,7 +62,7 @@ def test_what_rounding_changes_was_in_doubt(limit: int) -> None:
     assert unsure < 0.4 * total, 'and most rows are sure all the same'
 
 
-def test_whichever_of_two_equal_boxes_stays_suppresses_the_others() -> None:
+def test_either_of_two_equal_boxes_suppresses_the_others() -> None:
     boxes = torch.tensor([[0.0, 0, 100, 100], [0, 0, 100, 100], [0, 0, 100, 96], [200, 0, 300, 100]])
     candidates = Candidates(boxes[None], torch.tensor([[0.8, 0.8, 0.6, 0.5]]), torch.zeros(1, 4, dtype=torch.int64),
                             torch.ones(1, 4, dtype=torch.bool))

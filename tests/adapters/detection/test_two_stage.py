@@ -54,7 +54,7 @@ def test_proposals_are_those_of_mmdet() -> None:
 
 
 @pytest.mark.parametrize(('side', 'doubt'), [(112.0 * (1 + CLOSE / 4), True), (112.0, True), (120.3, False), (56.0, True), (55.0, False)])
-def test_a_region_between_two_levels_or_two_numbers_of_samples_is_in_doubt(side: float, doubt: bool) -> None:
+def test_regions_at_a_limit_of_level_or_samples_are_unsure(side: float, doubt: bool) -> None:
     """The second level begins at 112 px; of the first, a bin has two cells at 56 px, which is exact if it ends with the picture."""
     extractor = copy.deepcopy(seeded_detector('faster_rcnn').roi_head.bbox_roi_extractor)
     exact = side == 56.0
@@ -76,7 +76,7 @@ def test_what_is_not_known_is_refused_in_words(path: str, words: str) -> None:
         build_adapter(model)
 
 
-def test_mmdeploys_names_are_refused_with_masks_and_given_without() -> None:
+def test_mmdeploy_names_with_and_without_masks() -> None:
     with pytest.raises(ConfigError, match='detection \\(two stages\\), with masks: leave it out'):
         build_adapter(seeded_detector('mask_rcnn'), names='mmdeploy')
     assert [spec.name for spec in build_adapter(seeded_detector('faster_rcnn'), names='mmdeploy').specs] == ['dets', 'labels']

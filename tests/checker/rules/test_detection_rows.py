@@ -122,7 +122,7 @@ def test_pictures_without_detections_agree_and_prove_nothing() -> None:
     assert detections.little_change('boxes', found(), found(1), 5, 1e-4, 1.0) is None
 
 
-def test_an_unsure_row_is_not_taken_for_the_one_that_took_its_place() -> None:
+def test_an_unsure_row_does_not_match_its_successor() -> None:
     """The box that suppressed it lies over most of it: one row is gone, and one is new, which eager must have thought possible."""
     actual = changed('boxes', lambda boxes: boxes + 3 * (torch.arange(30) == 11)[:, None])
     unsure = torch.zeros(1, 40, dtype=torch.bool)
@@ -133,7 +133,7 @@ def test_an_unsure_row_is_not_taken_for_the_one_that_took_its_place() -> None:
     assert beyond(actual, maybe=other) > 0
 
 
-def test_the_score_of_a_row_that_eager_might_have_kept_is_off_by_what_its_logit_may_be() -> None:
+def test_slack_of_the_score_of_a_row_eager_might_keep() -> None:
     actual = changed('boxes', lambda boxes: boxes + 3 * (torch.arange(30) == 11)[:, None])
     unsure = torch.zeros(1, 40, dtype=torch.bool)
     unsure[0, 11] = True
@@ -162,7 +162,7 @@ def test_masks_of_other_rows_and_masks_after_the_last_row_fail() -> None:
     assert 'rows from num on are not zero' in str(compare_detections(expected, {**expected, 'masks': masks + 1e-6}, {}, 1e-4)['problem'])
 
 
-def test_a_sliver_that_is_off_by_less_than_the_tolerance_is_found_again() -> None:
+def test_a_sliver_off_by_less_than_the_tolerance_matches() -> None:
     """Of 0.002 px and 0.005 px of height, as Cascade R-CNN gives at the border of a picture; their overlap is under a half."""
     expected, actual = found(), found()
     expected['boxes'][0, 3], actual['boxes'][0, 3] = torch.tensor([10.6, 0.0006, 160, 0.0029]), torch.tensor([10.6, 0.0014, 160, 0.0068])
