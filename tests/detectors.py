@@ -36,6 +36,7 @@ CONFIGS = {
     'nasfcos': 'nas_fcos/nas-fcos_r50-caffe_fpn_nashead-gn-head_4xb4-1x_coco.py',
     'foveabox': 'foveabox/fovea_r50_fpn_4xb4-1x_coco.py',
     'reppoints': 'reppoints/reppoints-moment_r50_fpn_1x_coco.py',
+    'tood': 'tood/tood_r50_fpn_1x_coco.py',
     'yolov3': 'yolo/yolov3_mobilenetv2_8xb24-320-300e_coco.py',
 }
 QUERIES = {

@@ -21,6 +21,7 @@ DECODERS: dict[tuple[str, ...], Decoder] = {
     (_BASE, 'GFLHead', _BASE): head_decoders.generalized_focal,
     (_BASE, 'FoveaHead', _BASE): head_decoders.fovea,
     (_BASE, 'RepPointsHead', _BASE): head_decoders.reppoints,
+    (_BASE, 'TOODHead', _BASE): head_decoders.task_aligned,
     ('YOLOV3Head', _BASE, _BASE): head_decoders.yolov3,
     ('YOLOXHead', _BASE, 'YOLOXHead'): head_decoders.yolox,
 }

@@ -1,6 +1,6 @@
 """Convert the maps of dense heads that decode otherwise than `BaseDenseHead`.
 
-Sources: mmdet/models/dense_heads/gfl_head.py, fovea_head.py, reppoints_head.py, yolo_head.py and yolox_head.py.
+Sources: mmdet/models/dense_heads/gfl_head.py, fovea_head.py, reppoints_head.py, tood_head.py, yolo_head.py and yolox_head.py.
 """
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .candidates import Candidates, best_pairs, rows_at
+from .candidates import Candidates, best_pairs, joined, rows_at
 from .dense import Maps, by_level, clipped, decoded, priors_of, rows_of
 
 
@@ -37,6 +37,17 @@ def reppoints(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
         return clipped(deltas * head.point_strides[level] + points[..., :2].repeat(1, 1, 2), sizes)
 
     return by_level(head, maps, 4, boxes)
+
+
+def task_aligned(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
+    """Convert the maps of TOOD: probabilities, and corners in units of the stride, which are not clipped."""
+    levels = []
+    for scores, boxes, stride in zip(*maps, head.prior_generator.strides, strict=True):
+        values, place, labels = best_pairs(rows_of(scores, head.cls_out_channels), int(head.test_cfg['nms_pre']))
+        valid = values > head.test_cfg['score_thr']
+        scores = torch.where(valid, values, torch.zeros_like(values))
+        levels.append(Candidates(rows_at(rows_of(boxes, 4), place) * stride[0], scores, labels, valid))
+    return joined(levels)
 
 
 def yolov3(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
