@@ -56,6 +56,8 @@ STAGES = {
     'cascade_mask_rcnn': 'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',
     'ms_rcnn': 'ms_rcnn/ms-rcnn_r50-caffe_fpn_1x_coco.py',
     'htc': 'htc/htc_r50_fpn_1x_coco.py',
+    # As wide as upstream's: the shared stage of its head knows one width.
+    'tridentnet': 'tridentnet/tridentnet_r50-caffe_1x_coco.py',
     'dcn': 'dcn/faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco.py',
 }
 MASKS = {

@@ -18,6 +18,8 @@ from .suppression import kept
 
 # A head with a semantic branch, whose methods take more.
 HYBRID = 'HybridTaskCascadeRoIHead'
+# A head that merges the detections of branches with other dilations.
+BRANCHES = 'TridentRoIHead'
 # The methods that are replaced here, and the classes by which they are defined.
 ROI_METHODS = ('predict', 'predict_bbox')
 ROI_HEADS = ('BaseRoIHead', 'StandardRoIHead', 'CascadeRoIHead', 'MaskScoringRoIHead', HYBRID)

@@ -18,6 +18,7 @@ from .detection import Detection, filled
 from .evidence import close_calls
 from .mask_evidence import with_masks
 from .regions import (
+    BRANCHES,
     HEAD_METHODS,
     HEADS,
     ROI_HEADS,
@@ -62,7 +63,9 @@ class TwoStage(Detection):
         if owners(rpn) != ('BaseDenseHead', 'RPNHead', 'RPNHead'):
             raise UnsupportedModelError(f'{type(rpn).__name__} makes proposals by methods of {", ".join(owners(rpn))}, which mmexport does '
                                         'not know')
-        parts = [(roi_head, ROI_METHODS, ROI_HEADS), *((head, HEAD_METHODS, HEADS) for head in heads_of(roi_head))]
+        # With one branch, TridentNet suppresses what it has suppressed before: nothing changes.
+        roi_heads = ROI_HEADS if getattr(roi_head, 'test_branch_idx', -1) < 0 else (*ROI_HEADS, BRANCHES)
+        parts = [(roi_head, ROI_METHODS, roi_heads), *((head, HEAD_METHODS, HEADS) for head in heads_of(roi_head))]
         if self.has_masks:
             parts += [(roi_head, masks.ROI_METHODS, ROI_HEADS), *((head, masks.METHODS, masks.HEADS) for head in masks.heads_of(roi_head))]
         for part, names, known in parts:

@@ -24,7 +24,9 @@ provide_mmcv_ext()
 
 
 @pytest.mark.parametrize('size', [(128, 160), (97, 161)])
-@pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.slow) if name == 'double_head' else name for name in STAGES])
+# TridentNet is not small: benchmarks/detectors.py exports it.
+@pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.slow) if name == 'double_head' else name
+                                  for name in STAGES if name != 'tridentnet'])
 def test_they_are_those_of_test_step(name: str, size: tuple[int, int]) -> None:
     adapter = build_adapter(seeded_detector(name))
     image = picture((2, 3, *size), 3, adapter)
