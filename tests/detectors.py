@@ -56,6 +56,7 @@ STAGES = {
     'cascade_mask_rcnn': 'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',
     'ms_rcnn': 'ms_rcnn/ms-rcnn_r50-caffe_fpn_1x_coco.py',
     'htc': 'htc/htc_r50_fpn_1x_coco.py',
+    'detectors': 'detectors/detectors_cascade-rcnn_r50_1x_coco.py',
     # As wide as upstream's: the shared stage of its head knows one width.
     'tridentnet': 'tridentnet/tridentnet_r50-caffe_1x_coco.py',
     'dcn': 'dcn/faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco.py',
@@ -76,7 +77,12 @@ def tiny_detector(name: str, **export: Any) -> Config:
     cfg = load_config('mmdet::' + ALL[name])
     cfg.model.backbone.pop('init_cfg', None)
     _explicit_defaults(cfg.model.backbone)
-    if cfg.model.backbone.type == 'ResNet':
+    if name == 'detectors':
+        for backbone in (cfg.model.backbone, cfg.model.neck.rfp_backbone):
+            backbone.update(base_channels=16, stem_channels=16, pretrained=None)
+        cfg.model.neck.update(aspp_out_channels=16)
+        cfg.model.neck.rfp_backbone.rfp_inplanes = 64
+    if cfg.model.backbone.type in ('ResNet', 'DetectoRS_ResNet'):
         # The layers of query decoders know one width only.
         _divide({} if name in QUERIES else {key: value for key, value in cfg.model.items() if key != 'backbone'}, 4)
         neck = cfg.model.neck[0] if isinstance(cfg.model.neck, list) else cfg.model.neck
