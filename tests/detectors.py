@@ -45,6 +45,7 @@ QUERIES = {
     'dab_detr': 'dab_detr/dab-detr_r50_8xb2-50e_coco.py',
     'deformable_detr': 'deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
     'dino': 'dino/dino-4scale_r50_8xb2-12e_coco.py',
+    'sparse_rcnn': 'sparse_rcnn/sparse-rcnn_r50_fpn_1x_coco.py',
 }
 STAGES = {
     'faster_rcnn': 'faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py',
@@ -88,13 +89,16 @@ def tiny_detector(name: str, **export: Any) -> Config:
         neck = cfg.model.neck[0] if isinstance(cfg.model.neck, list) else cfg.model.neck
         neck.in_channels = [width // 4 for width in (256, 512, 1024, 2048)][-len(neck.in_channels):] \
             if isinstance(neck.in_channels, list) else 512
-    if name in QUERIES:
+    if name == 'sparse_rcnn':
+        cfg.model.roi_head.update(num_stages=2, stage_loss_weights=[1, 1], bbox_head=cfg.model.roi_head.bbox_head[:2])
+        cfg.model.test_cfg.rcnn.max_per_img = 60
+    elif name in QUERIES:
         # Two-stage decoders choose among the places of the picture.
         cfg.model.update(num_queries=100, test_cfg=dict(max_per_img=60))
     for part in ('encoder', 'decoder'):
         if part in cfg.model:
             cfg.model[part].num_layers = 2
-    heads = cfg.model.roi_head.bbox_head if name in STAGES else cfg.model.bbox_head
+    heads = cfg.model.roi_head.bbox_head if 'roi_head' in cfg.model else cfg.model.bbox_head
     for head in heads if isinstance(heads, list) else [heads]:
         head.num_classes = CLASSES
     if name in STAGES:

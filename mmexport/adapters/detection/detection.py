@@ -55,6 +55,9 @@ class Detection(Adapter):
                                         f'{", ".join(owners(self.head))}), which mmexport does not know: use --outputs raw')
         check_suppression(self.head.test_cfg)
 
+    def _part(self, name: str) -> Any:
+        return getattr(self.model, name)
+
     @property
     def head(self) -> Any:
         return self.model.bbox_head

@@ -75,11 +75,14 @@ class QueryDetection(Detection):
             best, classes = logits.softmax(dim=-1)[..., :-1].max(dim=-1)
             scores, query = best.topk(count, dim=1)
             labels = classes.gather(1, query)
-        centre, size = rows_at(preds, query).split(2, dim=2)
+        return self.corners(rows_at(preds, query), image), scores, labels
+
+    def corners(self, preds: Tensor, image: Tensor) -> Tensor:
+        """Return boxes (N, K, 4) in pixels, within the picture, of centre and size as shares of it."""
+        centre, size = preds.split(2, dim=2)
         ones = torch.ones_like(centre[..., :1])
         sides = torch.cat([ones * image.shape[3], ones * image.shape[2]], dim=2)
-        corners = [torch.minimum((centre + sign * size) * sides, sides).clamp(min=0) for sign in (-0.5, 0.5)]
-        return torch.cat(corners, dim=2), scores, labels
+        return torch.cat([torch.minimum((centre + sign * size) * sides, sides).clamp(min=0) for sign in (-0.5, 0.5)], dim=2)
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return which rows tie at the cut with those that follow it."""

@@ -56,7 +56,9 @@ class TwoStage(Detection):
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
-        return all(hasattr(model, name) for name in ('rpn_head', 'roi_head', 'extract_feat'))
+        # Learned regions are no proposals of maps, see `sparse`.
+        return all(hasattr(model, name) for name in ('rpn_head', 'roi_head', 'extract_feat')) and not hasattr(
+            getattr(model, 'rpn_head', None), 'init_proposal_features')
 
     def check_head(self) -> None:
         rpn, roi_head = self._part('rpn_head'), self._part('roi_head')
@@ -74,9 +76,6 @@ class TwoStage(Detection):
                     raise UnsupportedModelError(f'{type(part).__name__} decides by a {name} of {owner}, which mmexport does not know')
         check_suppression(rpn.test_cfg)
         check_suppression(roi_head.test_cfg)
-
-    def _part(self, name: str) -> Any:
-        return getattr(self.model, name)
 
     @property
     def has_masks(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mmexport.adapters import build_adapter
 from mmexport.adapters.detection.candidates import Candidates, best_pairs
@@ -25,9 +25,10 @@ pytestmark = pytest.mark.xdist_group('dense')
 def outputs(name: str, size: tuple[int, int] = (128, 160), **cfg: Any) -> tuple[Any, dict[str, Tensor], dict[str, Tensor], Tensor]:
     """Return adapter, detections, evidence and picture of a seeded detector whose test_cfg is changed by `cfg`."""
     model = copy.copy(seeded_detector(name))
-    model._modules = {**model._modules, 'bbox_head': copy.copy(model.bbox_head)}
-    model.bbox_head.test_cfg = copy.deepcopy(model.bbox_head.test_cfg)
-    model.bbox_head.test_cfg.update(cfg)
+    if cfg:
+        model._modules = {**model._modules, 'bbox_head': copy.copy(model.bbox_head)}
+        model.bbox_head.test_cfg = copy.deepcopy(model.bbox_head.test_cfg)
+        model.bbox_head.test_cfg.update(cfg)
     adapter = build_adapter(model)
     image = picture((2, 3, *size), 3, adapter)
     raw, _ = adapter.run_with_evidence(image)
@@ -35,7 +36,7 @@ def outputs(name: str, size: tuple[int, int] = (128, 160), **cfg: Any) -> tuple[
         adapter.evidence(raw, image, {}), image
 
 
-@pytest.mark.parametrize('name', [*CONFIGS, 'deformable_detr', 'dino'])
+@pytest.mark.parametrize('name', [*CONFIGS, 'deformable_detr', 'dino', 'sparse_rcnn'])
 @pytest.mark.parametrize('size', [(128, 160), (97, 161), (224, 64)])
 def test_they_are_those_of_test_step(name: str, size: tuple[int, int]) -> None:
     if name in MULTIPLES:
@@ -142,3 +143,10 @@ def test_a_head_with_a_decoder_of_its_own_is_refused_in_words() -> None:
     with pytest.raises(UnsupportedModelError, match='OwnHead decodes by its own .*, which mmexport does not know: use --outputs raw'):
         build_adapter(model)
     assert build_adapter(model, outputs='raw').raw_specs[0].name == 'scores_0'
+
+
+def test_masks_of_learned_regions_are_refused() -> None:
+    model = copy.deepcopy(seeded_detector('sparse_rcnn'))
+    model.roi_head.mask_head = nn.ModuleList([nn.Identity()])  # type: ignore[union-attr]
+    with pytest.raises(UnsupportedModelError, match='has a mask head for its queries, which mmexport does not know yet'):
+        build_adapter(model)
