@@ -37,6 +37,7 @@ CONFIGS = {
     'foveabox': 'foveabox/fovea_r50_fpn_4xb4-1x_coco.py',
     'reppoints': 'reppoints/reppoints-moment_r50_fpn_1x_coco.py',
     'tood': 'tood/tood_r50_fpn_1x_coco.py',
+    'centernet': 'centernet/centernet_r18-dcnv2_8xb16-crop512-140e_coco.py',
     'yolov3': 'yolo/yolov3_mobilenetv2_8xb24-320-300e_coco.py',
 }
 QUERIES = {
@@ -89,6 +90,8 @@ def tiny_detector(name: str, **export: Any) -> Config:
         neck = cfg.model.neck[0] if isinstance(cfg.model.neck, list) else cfg.model.neck
         neck.in_channels = [width // 4 for width in (256, 512, 1024, 2048)][-len(neck.in_channels):] \
             if isinstance(neck.in_channels, list) else 512
+    if name == 'centernet':
+        cfg.model.neck.update(in_channels=128, num_deconv_filters=(64, 32, 16))
     if name == 'sparse_rcnn':
         cfg.model.roi_head.update(num_stages=2, stage_loss_weights=[1, 1], bbox_head=cfg.model.roi_head.bbox_head[:2])
         cfg.model.test_cfg.rcnn.max_per_img = 60

@@ -33,7 +33,8 @@ def check_task(task: str | None) -> None:
 
 def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'final', normalize: bool = False,
                   names: str | None = None, img_shape: bool = False, masks: str = 'crop') -> Adapter:
-    """Return the adapter for `task`, a registered class name. Without one, the first that knows the architecture is taken.
+    """Return the adapter for `task`, a registered class name. Without one, the first that knows the architecture is
+    taken, or a subclass of it that does.
 
     Args:
         names: ``mmdeploy`` for its names of inputs and outputs.
@@ -65,8 +66,10 @@ def _class_for(model: nn.Module, task: str | None) -> type[Adapter]:
             raise UnsupportedModelError(f'export.task is {task!r}, which does not fit a {type(model).__name__}; leave it out to have it '
                                         'inferred')
         return tasks[task]  # type: ignore[no-any-return]
-    for cls in tasks.values():
-        if cls.automatic and cls.matches(model):
+    known_by = [cls for cls in tasks.values() if cls.automatic and cls.matches(model)]
+    for cls in known_by:
+        # A subclass knows more of the model than its base.
+        if not any(other is not cls and issubclass(other, cls) for other in known_by):
             return cls  # type: ignore[no-any-return]
     raise UnsupportedModelError(f'no adapter knows {type(model).__name__} (there are {", ".join(tasks)}); write one, register it '
                                 'with @ADAPTERS.register_module() and name its module in custom_imports')

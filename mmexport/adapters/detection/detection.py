@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,8 @@ class Detection(Adapter):
 
     task = 'detection'
     packages = ('mmdet',)
+    # The names of the maps of the head.
+    map_names: ClassVar[tuple[str, ...]] = GROUPS
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__(model, outputs, normalize)
@@ -45,7 +47,7 @@ class Detection(Adapter):
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
         head = getattr(model, 'bbox_head', None)
-        others = any(hasattr(model, name) for name in ('mask_head', 'roi_head', 'forward_transformer')) or hasattr(head, 'mask_head')
+        others = any(hasattr(model, name) for name in ('mask_head', 'roi_head', 'forward_transformer'))
         return all(hasattr(head, name) for name in METHODS) and hasattr(model, 'extract_feat') and not others
 
     def check_head(self) -> None:
@@ -84,7 +86,7 @@ class Detection(Adapter):
             with torch.no_grad():
                 self.raw(next(self.model.parameters()).new_zeros(1, self.channels, 256, 256))
         # YOLOv3 has one map for all.
-        names = GROUPS if len(self.levels) > 1 else ('predictions',)
+        names = self.map_names if len(self.levels) > 1 else ('predictions',)
         return tuple(OutputSpec(f'{name}_{level}', 'float32', ('batch', 'channel', 'h', 'w'), 'pixels')
                      for name, count in zip(names, self.levels, strict=False) for level in range(count))
 

@@ -28,12 +28,11 @@ STEEPEST = 0.25
 class DynamicMasks(Detection):
     """Give boxes as `Detection` does, and `masks` (N, K, H, W): uint8, 1 where the probability is over the threshold.
 
-    A subclass says what differs between heads. ``raw``: the maps of the head by `groups`, each a tensor a level, and `features_0`, the
+    A subclass says what differs between heads. ``raw``: the maps of the head by `map_names`, each a tensor a level, and `features_0`, the
     map that all masks are computed from.
     """
 
     task = 'detection (one stage with masks)'
-    groups: ClassVar[tuple[str, ...]]
     # The methods that are replaced here, with the classes that define them, by the attribute of the model that has them.
     known: ClassVar[dict[str, dict[str, str]]]
 
@@ -95,7 +94,7 @@ class DynamicMasks(Detection):
             with torch.no_grad():
                 self.raw(next(self.model.parameters()).new_zeros(1, self.channels, 256, 256))
         return tuple(OutputSpec(f'{name}_{level}', 'float32', ('batch', 'channel', 'h', 'w'), 'pixels')
-                     for name, count in zip((*self.groups, 'features'), self.levels, strict=True) for level in range(count))
+                     for name, count in zip((*self.map_names, 'features'), self.levels, strict=True) for level in range(count))
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         rows, logits = self.rows_and_logits(raw, others[0] if others else self.sizes_of(image))
