@@ -1,6 +1,7 @@
 """Wrap models for export: a package for each task, from an image to a fixed tuple of named tensors.
 
-Importing this package imports every task, which registers its adapters; the first one that knows a model is taken, or a subclass of it that does.
+Importing this package imports every task, which registers its adapters. The first one that knows a model is taken, or a subclass of it that
+does.
 """
 from importlib import import_module
 from pkgutil import walk_packages
