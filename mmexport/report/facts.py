@@ -57,7 +57,8 @@ class Report:
     def only_conflicts(self) -> bool:
         """Return whether the run would pass but for formats whose packages do not go together."""
         other = {name: reason for name, reason in self.failures.items() if name not in self.conflicts}
-        return bool(self.conflicts) and replace(self, failures=other, conflicts=()).passed is not False
+        passed = replace(self, failures=other, conflicts=()).passed is not False and all(row.passed is not False for row in self.pipelines)
+        return bool(self.conflicts) and passed
 
     @property
     def passed(self) -> bool | None:

@@ -17,9 +17,11 @@ from mmexport.backends.onnx.backend import ONNX
 from mmexport.cli.outcome import exit_code
 from mmexport.compat import torch_versions
 from mmexport.compat.torch_versions import conflict_of, version_conflict
+from mmexport.device import Audit
 from mmexport.errors import Fact, LoweringError, SetupError
 from mmexport.export.build import conflicting, lower_all
 from mmexport.ops.op import registered
+from mmexport.report.facts import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,10 +74,27 @@ def test_a_conflict_of_one_format_leaves_the_others() -> None:
         lower_all(backends[1:], lower, None, torch.zeros(1), Session())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(('reasons', 'code'), [(['onnx: do not go together'], 3), (['onnx: do not go together', 'openvino: wrong'], 1)])
-def test_only_a_conflict_is_an_error_of_the_environment(reasons: list[str], code: int) -> None:
-    report = SimpleNamespace(passed=False, conflicts=('onnx',), reasons=reasons)
-    assert exit_code(report, False) == code  # type: ignore[arg-type]
+def report_of(failures: dict[str, str], verdicts: dict[str, bool], test_step: bool = True) -> Report:
+    """Return a report in which packages of ONNX do not go together."""
+    checks = tuple(SimpleNamespace(backend=name, passed=passed, reason=None, rows=()) for name, passed in verdicts.items())
+    return Report(
+        config='', checkpoint=None, device='cpu', task='', outputs='final', fit=None, applied=(), artifacts=(), stages=(),
+        checks=checks, pipelines=(SimpleNamespace(passed=test_step),), floors={}, tolerance=1e-4,  # type: ignore[arg-type]
+        seconds={}, versions={}, work_dir=Path(), audit=Audit('cpu', ()), failures=failures, conflicts=('onnx',))
+
+
+CONFLICT = {'onnx': 'they do not go together'}
+
+
+@pytest.mark.parametrize(('report', 'code'), [
+    (report_of(CONFLICT, {}), 3),
+    (report_of(CONFLICT, {'torchscript': True}), 3),
+    (report_of(CONFLICT, {'torchscript': False}), 1),
+    (report_of({**CONFLICT, 'openvino': 'wrong'}, {'torchscript': True}), 1),
+    (report_of(CONFLICT, {}, test_step=False), 1),
+], ids=['alone', 'beside a pass', 'beside a wrong file', 'beside a failure', 'beside test_step'])
+def test_only_a_conflict_is_an_error_of_the_environment(report: Report, code: int) -> None:
+    assert exit_code(report, False) == code
 
 
 def test_unknown_keyword_of_the_model_is_none() -> None:
