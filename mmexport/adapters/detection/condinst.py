@@ -19,7 +19,7 @@ class CondInst(DynamicMasks):
     Source: mmdet/models/dense_heads/condinst_head.py.
     """
 
-    map_names = ('scores', 'boxes', 'factors', 'kernels')
+    map_names = ('scores', 'boxes', 'factors', 'kernels', 'features')
     known = {'bbox_head': {'predict_by_feat': BOXES, '_predict_by_feat_single': BOXES, '_bbox_post_process': 'BaseDenseHead'},
              'mask_head': {'predict_by_feat': MASKS, '_predict_by_feat_single': MASKS, 'forward': MASKS, 'forward_single': MASKS,
                            'parse_dynamic_params': MASKS, 'dynamic_conv_forward': MASKS}}

@@ -28,7 +28,7 @@ STEEPEST = 0.25
 class DynamicMasks(Detection):
     """Give boxes as `Detection` does, and `masks` (N, K, H, W): uint8, 1 where the probability is over the threshold.
 
-    A subclass says what differs between heads. ``raw``: the maps of the head by `map_names`, each a tensor a level, and `features_0`, the
+    A subclass says what differs between heads. ``raw``: the maps by `map_names`, each a tensor a level; the last is `features_0`, the
     map that all masks are computed from.
     """
 
@@ -87,14 +87,6 @@ class DynamicMasks(Detection):
         if self.outputs == 'raw':
             return super().specs
         return (*super().specs, OutputSpec('masks', 'uint8', ('batch', 'row', 'height', 'width'), 'detections'))
-
-    @property
-    def raw_specs(self) -> tuple[OutputSpec, ...]:
-        if not self.levels:
-            with torch.no_grad():
-                self.raw(next(self.model.parameters()).new_zeros(1, self.channels, 256, 256))
-        return tuple(OutputSpec(f'{name}_{level}', 'float32', ('batch', 'channel', 'h', 'w'), 'pixels')
-                     for name, count in zip((*self.map_names, 'features'), self.levels, strict=True) for level in range(count))
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         rows, logits = self.rows_and_logits(raw, others[0] if others else self.sizes_of(image))

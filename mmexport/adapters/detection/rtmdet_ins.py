@@ -22,7 +22,7 @@ class RTMDetIns(DynamicMasks):
     Source: mmdet/models/dense_heads/rtmdet_ins_head.py.
     """
 
-    map_names = ('scores', 'boxes', 'kernels')
+    map_names = ('scores', 'boxes', 'kernels', 'features')
     known = {'bbox_head': {'predict_by_feat': OWNER, '_predict_by_feat_single': OWNER, '_bbox_mask_post_process': OWNER,
                            '_mask_predict_by_feat_single': OWNER, 'parse_dynamic_params': OWNER}}
 

@@ -36,8 +36,6 @@ from .regions import (
 )
 from .suppression import check_suppression, kept, limit_of, places_kept
 
-GROUPS = ('rpn_scores', 'rpn_boxes', 'features', 'semantic')
-
 
 @ADAPTERS.register_module()
 class TwoStage(Detection):
@@ -53,6 +51,7 @@ class TwoStage(Detection):
     """
 
     task = 'detection (two stages)'
+    map_names = ('rpn_scores', 'rpn_boxes', 'features', 'semantic')
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
@@ -94,14 +93,6 @@ class TwoStage(Detection):
     @property
     def limit(self) -> int:
         return limit_of(self._part('roi_head').test_cfg)
-
-    @property
-    def raw_specs(self) -> tuple[OutputSpec, ...]:
-        if not self.levels:
-            with torch.no_grad():
-                self.raw(next(self.model.parameters()).new_zeros(1, self.channels, 256, 256))
-        return tuple(OutputSpec(f'{name}_{level}', 'float32', ('batch', 'channel', 'h', 'w'), 'pixels')
-                     for name, count in zip(GROUPS, self.levels, strict=True) for level in range(count))
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         features = self.model.extract_feat(image)  # type: ignore[operator]
