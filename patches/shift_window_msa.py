@@ -63,6 +63,6 @@ def _forward(module: Any, query: Tensor, hw_shape: tuple[Any, Any]) -> Tensor:
 
 
 def _regions(length: Any, side: int, shift: int, like: Tensor) -> Tensor:
-    """Return 0 for places before the last window, 1 for those in it, and 2 for those that the shift brought round."""
-    place = torch.arange(length, device=like.device)
-    return (place >= length - side).to(torch.int64) + (place >= length - shift).to(torch.int64)
+    """Return 0 for positions before the last window, 1 for those in it, and 2 for those that the shift brought round."""
+    position = torch.arange(length, device=like.device)
+    return (position >= length - side).to(torch.int64) + (position >= length - shift).to(torch.int64)

@@ -52,6 +52,16 @@ class Adapter(nn.Module):
         """Return whether this adapter knows the architecture, by the model's attributes, never by its name."""
         raise NotImplementedError
 
+    @classmethod
+    def with_img_shape(cls) -> type[Adapter] | None:
+        """Return the variant that takes where each picture of a padded batch ends; None if the task has none."""
+        return None
+
+    @classmethod
+    def with_pasted_masks(cls) -> type[Adapter] | None:
+        """Return the variant that gives masks of the whole picture; None if the task has none."""
+        return None
+
     @property
     def specs(self) -> tuple[OutputSpec, ...]:
         raise NotImplementedError

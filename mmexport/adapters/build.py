@@ -47,15 +47,23 @@ def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'fin
     """
     cls = _class_for(model, task)
     if img_shape:
-        if (with_img_shape := getattr(cls, 'with_img_shape', None)) is None:
-            raise ConfigError('export.inputs.img_shape=True is known for dense and two-stage detectors, and this is '
-                              f'{cls.task}: leave it out')
-        cls = with_img_shape()
+        cls = _variant(cls, 'with_img_shape', 'export.inputs.img_shape=True')
     if masks == 'paste':
-        if (with_pasted_masks := getattr(cls, 'with_pasted_masks', None)) is None:
-            raise ConfigError(f"export.outputs.masks='paste' is known for two-stage detectors, and this is {cls.task}: leave it out")
-        cls = with_pasted_masks()
+        cls = _variant(cls, 'with_pasted_masks', "export.outputs.masks='paste'")
     return (with_mmdeploy_names(cls) if names else cls)(model, outputs, normalize)
+
+
+def _variant(cls: type[Adapter], method: str, option: str) -> type[Adapter]:
+    """Return the variant of an adapter that an option of the config asks for.
+
+    Raises:
+        ConfigError: its task has none; the message names those that have.
+    """
+    variant: type[Adapter] | None = getattr(cls, method)()
+    if variant is None:
+        tasks = sorted({known.task for known in ADAPTERS.module_dict.values() if getattr(known, method)() is not None})
+        raise ConfigError(f'{option} is known for the tasks {", ".join(tasks)}, and this is {cls.task}: leave it out')
+    return variant
 
 
 def _class_for(model: nn.Module, task: str | None) -> type[Adapter]:

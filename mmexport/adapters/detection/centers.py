@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
+from ..base import Adapter
 from .candidates import Candidates
 from .decoders import owner_of
 from .dense import rows_of
@@ -34,7 +35,10 @@ class CenterDetection(Detection):
 
     task = 'detection (centers)'
     map_names = ('heatmap', 'sizes', 'offsets')
-    with_img_shape = None  # type: ignore[assignment]
+
+    @classmethod
+    def with_img_shape(cls) -> type[Adapter] | None:
+        return None
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
@@ -67,7 +71,7 @@ class CenterDetection(Detection):
         return torch.where(self._highest(heat) == heat, heat, torch.zeros_like(heat))
 
     def _highest(self, heat: Tensor) -> Tensor:
-        """Return the highest score around each place."""
+        """Return the highest score around each position."""
         kernel = int(self.head.test_cfg['local_maximum_kernel'])
         return F.max_pool2d(heat, kernel, stride=1, padding=(kernel - 1) // 2)
 
@@ -76,9 +80,9 @@ class CenterDetection(Detection):
         height, width = scores.shape[2:]
         values, places = scores.flatten(1).topk(count, dim=1)
         labels = torch.div(places, height * width, rounding_mode='floor')
-        place = places % (height * width)
-        size, offset = (rows_of(part, 2).gather(1, place[..., None].expand(-1, -1, 2)) for part in raw[1:3])
-        centre = torch.stack([place % width, torch.div(place, width, rounding_mode='floor')], dim=2) + offset
+        position = places % (height * width)
+        size, offset = (rows_of(part, 2).gather(1, position[..., None].expand(-1, -1, 2)) for part in raw[1:3])
+        centre = torch.stack([position % width, torch.div(position, width, rounding_mode='floor')], dim=2) + offset
         scale = self.sizes_of(image) / torch.stack([scores.new_zeros(scores.shape[0]) + side for side in (height, width)], dim=1)
         boxes = torch.cat([centre - size / 2, centre + size / 2], dim=2) * scale.flip(1).repeat(1, 2)[:, None]
         return Candidates(boxes, values, labels, torch.ones_like(values, dtype=torch.bool))

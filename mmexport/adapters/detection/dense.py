@@ -33,7 +33,7 @@ def by_level(head: Any, maps: Maps, width: int, boxes_of: Callable[[int, Tensor,
 
 
 def with_places(head: Any, maps: Maps, width: int, boxes_of: Callable[[int, Tensor, Tensor], Tensor]) -> tuple[Candidates, Tensor]:
-    """Return the best pairs of each level, and their places (N, M) among all rows.
+    """Return the best pairs of each level, and their positions (N, M) among all rows.
 
     Args:
         maps: of classes, of boxes, and maybe one with a factor of the scores; each a tensor a level.
@@ -42,12 +42,12 @@ def with_places(head: Any, maps: Maps, width: int, boxes_of: Callable[[int, Tens
     """
     levels, places, before = [], [], 0
     for number, priors in enumerate(priors_of(head, maps[0])):
-        scores, place, labels, valid = best_scores(head, rows_of(maps[0][number], head.cls_out_channels))
-        boxes = boxes_of(number, priors[place], rows_at(rows_of(maps[1][number], width), place))
+        scores, index, labels, valid = best_scores(head, rows_of(maps[0][number], head.cls_out_channels))
+        boxes = boxes_of(number, priors[index], rows_at(rows_of(maps[1][number], width), index))
         for factors in maps[2:]:
-            scores = scores * rows_of(factors[number], 1)[..., 0].gather(1, place).sigmoid()
+            scores = scores * rows_of(factors[number], 1)[..., 0].gather(1, index).sigmoid()
         levels.append(Candidates(boxes, scores, labels, valid))
-        places.append(place + before)
+        places.append(index + before)
         before = before + priors.shape[0]
     return joined(levels), torch.cat(places, dim=1)
 
@@ -64,12 +64,12 @@ def priors_of(head: Any, cls_maps: Sequence[Tensor]) -> list[Tensor]:
 
 
 def best_scores(head: Any, logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return score, place and class of the best pairs (N, K). The last tensor says which are valid."""
+    """Return score, position and class of the best pairs (N, K). The last tensor says which are valid."""
     # FoveaBox has no such attribute: sigmoid it is.
     plain, cfg = getattr(head, 'use_sigmoid_cls', True), head.test_cfg
-    values, place, labels = best_pairs(logits if plain else logits.softmax(dim=-1)[..., :-1], int(cfg['nms_pre']))
+    values, index, labels = best_pairs(logits if plain else logits.softmax(dim=-1)[..., :-1], int(cfg['nms_pre']))
     scores = values.sigmoid() if plain else values
-    return torch.where(values > float('-inf'), scores, torch.zeros_like(scores)), place, labels, scores > cfg.get('score_thr', 0)
+    return torch.where(values > float('-inf'), scores, torch.zeros_like(scores)), index, labels, scores > cfg.get('score_thr', 0)
 
 
 def decoded(coder: Any, priors: Tensor, deltas: Tensor, sizes: Tensor) -> Tensor:

@@ -100,7 +100,7 @@ class Detection(Adapter):
         return tuple(level for group in maps for level in group)
 
     @classmethod
-    def with_img_shape(cls) -> type[Adapter]:
+    def with_img_shape(cls) -> type[Adapter] | None:
         from .padded import with_img_shape
         return with_img_shape(cls)
 

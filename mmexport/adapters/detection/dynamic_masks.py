@@ -74,12 +74,12 @@ class DynamicMasks(Detection):
         raise NotImplementedError
 
     @classmethod
-    def with_img_shape(cls) -> type[Adapter]:
+    def with_img_shape(cls) -> type[Adapter] | None:
         from .padded import Padded
         return type(f'{cls.__name__}Padded', (cls, Padded), {'__doc__': cls.__doc__})
 
     @classmethod
-    def with_pasted_masks(cls) -> type[Adapter]:
+    def with_pasted_masks(cls) -> type[Adapter] | None:
         return cls
 
     @property

@@ -43,15 +43,15 @@ def task_aligned(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
     """Convert the maps of TOOD: probabilities, and corners in units of the stride, which are not clipped."""
     levels = []
     for scores, boxes, stride in zip(*maps, head.prior_generator.strides, strict=True):
-        values, place, labels = best_pairs(rows_of(scores, head.cls_out_channels), int(head.test_cfg['nms_pre']))
+        values, index, labels = best_pairs(rows_of(scores, head.cls_out_channels), int(head.test_cfg['nms_pre']))
         valid = values > head.test_cfg['score_thr']
         scores = torch.where(valid, values, torch.zeros_like(values))
-        levels.append(Candidates(rows_at(rows_of(boxes, 4), place) * stride[0], scores, labels, valid))
+        levels.append(Candidates(rows_at(rows_of(boxes, 4), index) * stride[0], scores, labels, valid))
     return joined(levels)
 
 
 def yolov3(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
-    """Convert the maps of YOLOv3: one for box, objectness and classes; places without an object have no candidates."""
+    """Convert the maps of YOLOv3: one for box, objectness and classes; positions without an object have no candidates."""
     predictions, cfg = maps[0], head.test_cfg
     rows = torch.cat([rows_of(part, head.num_attrib) for part in predictions], dim=1)
     priors = priors_of(head, predictions)
@@ -60,14 +60,14 @@ def yolov3(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
     boxes, objects, classes = head.bbox_coder.decode(torch.cat(priors), deltas, strides), rows[..., 4].sigmoid(), rows[..., 5:].sigmoid()
     if float(cfg.get('conf_thr', -1)) > 0:
         classes = torch.where((objects >= cfg['conf_thr'])[..., None], classes, torch.full_like(classes, float('-inf')))
-    scores, place, labels = best_pairs(classes, int(cfg['nms_pre']))
+    scores, index, labels = best_pairs(classes, int(cfg['nms_pre']))
     valid = scores > cfg.get('score_thr', 0)
-    scores = torch.where(valid, scores, torch.zeros_like(scores)) * objects.gather(1, place)
-    return Candidates(rows_at(boxes, place), scores, labels, valid)
+    scores = torch.where(valid, scores, torch.zeros_like(scores)) * objects.gather(1, index)
+    return Candidates(rows_at(boxes, index), scores, labels, valid)
 
 
 def yolox(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
-    """Convert the maps of YOLOX: each place has one class, and boxes are not clipped."""
+    """Convert the maps of YOLOX: each position has one class, and boxes are not clipped."""
     cls_maps, box_maps, object_maps = maps
     priors = head.prior_generator.grid_priors([scores.shape[2:] for scores in cls_maps], dtype=cls_maps[0].dtype,
                                               device=cls_maps[0].device, with_stride=True)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
 from ...utils.override import override
+from ..base import Adapter
 from ..image_metas import image_metas
 from ..specs import OutputSpec
 from .candidates import rows_at
@@ -32,8 +33,10 @@ class QueryDetection(Detection):
     """
 
     task = 'detection (queries)'
-    # Its decoders mask what is padding, which mmexport does not yet.
-    with_img_shape = None  # type: ignore[assignment]
+
+    @classmethod
+    def with_img_shape(cls) -> type[Adapter] | None:
+        return None  # The decoders mask what is padding, which mmexport does not yet.
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:

@@ -143,7 +143,7 @@ class TwoStage(Detection):
         return masks.unpasted(self._part('roi_head')) if self.has_masks else nullcontext()
 
     @classmethod
-    def with_pasted_masks(cls) -> type[Adapter]:
+    def with_pasted_masks(cls) -> type[Adapter] | None:
         from .pasted_masks import with_pasted_masks
         return with_pasted_masks(cls)
 

@@ -47,8 +47,8 @@ def top_queries(fusion: Any, cls_logits: Tensor) -> dict[str, Tensor]:
     labels = index % fusion.num_classes
     thing = labels < fusion.num_things_classes
     # A stable sort by `thing`, written as keys that no two rows share: exporters have no stable sort.
-    place = torch.arange(limit, device=index.device)
-    order = (place + limit * (~thing)).topk(limit, dim=1, largest=False).indices
+    position = torch.arange(limit, device=index.device)
+    order = (position + limit * (~thing)).topk(limit, dim=1, largest=False).indices
     return dict(scores=scores.gather(1, order), labels=labels.gather(1, order), thing=thing.gather(1, order),
                 query=(index // fusion.num_classes).gather(1, order), count=thing.sum(dim=1), edge=scores[:, -1])
 

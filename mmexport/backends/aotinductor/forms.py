@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...utils.bilinear import bilinear_weights
+from ...ops.bilinear import bilinear_weights
 from ...utils.skipped import skip
 from ..exported.internals.decomposing import decomposed_by_node
 from ..exported.internals.layout_guards import drop_layout_guards, guards_of_the_model

@@ -12,8 +12,8 @@ def share(mask: Tensor) -> float:
 
 def pairs_of(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Return the pairs of values (2, P) of two maps of integers, and their counts. The pairs are sorted."""
-    first, place = one.flatten().unique(return_inverse=True)
+    first, index = one.flatten().unique(return_inverse=True)
     second, beside = other.flatten().unique(return_inverse=True)
-    keys, counts = (place * len(second) + beside).unique(return_counts=True)
+    keys, counts = (index * len(second) + beside).unique(return_counts=True)
     width = max(len(second), 1)
     return torch.stack([first[keys // width], second[keys % width]]), counts

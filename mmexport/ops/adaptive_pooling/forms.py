@@ -33,8 +33,8 @@ def averaging(size: Any, cells: int, like: Tensor) -> Tensor:
     """Return the averaging matrix (cells, size): row i averages the interval of cell i."""
     cell = torch.arange(cells, device=like.device)[:, None]
     start, end = _intervals(cell, size, cells)
-    place = torch.arange(size, device=like.device)
-    return ((place >= start) & (place < end)).to(like.dtype) / (end - start).to(like.dtype)
+    cell = torch.arange(size, device=like.device)
+    return ((cell >= start) & (cell < end)).to(like.dtype) / (end - start).to(like.dtype)
 
 
 def adaptive_max_pool2d(original: Callable[..., Any], x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
@@ -51,8 +51,8 @@ def _largest(x: Tensor, cells: Any) -> Tensor:
     cell = torch.arange(cells, device=x.device)[:, None]
     start, end = _intervals(cell, size, cells)
     widest = (size + cells - 1) // cells + 1
-    place = torch.minimum(start + torch.arange(widest, device=x.device), end - 1)
-    return x.index_select(-1, place.flatten()).unflatten(-1, (cells, widest)).amax(-1)
+    index = torch.minimum(start + torch.arange(widest, device=x.device), end - 1)
+    return x.index_select(-1, index.flatten()).unflatten(-1, (cells, widest)).amax(-1)
 
 
 def _intervals(cell: Tensor, size: Any, cells: Any) -> tuple[Tensor, Tensor]:

@@ -26,8 +26,8 @@ def border_align_forward(feature: Tensor, boxes: Tensor, output: Tensor, argmax:
     sides = ((x1[..., None] + width, y1[..., None] + still), (x1[..., None] + still, y1[..., None] + height),
              (x2[..., None] - width, y2[..., None] + still), (x2[..., None] + still, y2[..., None] - height))
     for side, (planes, (x, y)) in enumerate(zip(feature.chunk(4, 1), sides, strict=True)):
-        largest, place = _bilinear(planes, y, x).max(3)
-        output[..., side], argmax[..., side] = largest, place.to(argmax.dtype)
+        largest, index = _bilinear(planes, y, x).max(3)
+        output[..., side], argmax[..., side] = largest, index.to(argmax.dtype)
 
 
 def _bilinear(planes: Tensor, y: Tensor, x: Tensor) -> Tensor:

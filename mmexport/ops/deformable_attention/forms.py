@@ -117,9 +117,9 @@ def corners(x: Tensor, y: Tensor, height: Any, width: Any) -> list[tuple[Tensor,
     return [(column, row, across * down) for row, down in rows for column, across in columns]
 
 
-def _neighbours(place: Tensor, size: Any) -> list[tuple[Tensor, Tensor]]:
-    before = place.floor()
-    fraction = place - before
+def _neighbours(position: Tensor, size: Any) -> list[tuple[Tensor, Tensor]]:
+    before = position.floor()
+    fraction = position - before
     neighbours = []
     for cell, share in ((before, 1 - fraction), (before + 1, fraction)):
         inside = (cell >= 0) & (cell < size)

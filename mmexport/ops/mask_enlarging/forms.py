@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...utils.bilinear import bilinear_weights
+from ..bilinear import bilinear_weights
 from ..op import form_of
 
 

@@ -31,8 +31,8 @@ def first_kept(boxes: Tensor, candidates: Tensor, iou_threshold: float, limit: i
     # A block may begin with the last box.
     padded = torch.cat([boxes, boxes.new_zeros(1, BLOCK, 4).expand(boxes.shape[0], -1, -1)], dim=1)
     taking = torch.cat([candidates, candidates.new_zeros(1, BLOCK).expand(boxes.shape[0], -1)], dim=1)
-    place = torch.arange(taking.shape[1], device=boxes.device)
-    end = (taking.any(dim=0) * (place + 1)).amax(dim=0)
+    positions = torch.arange(taking.shape[1], device=boxes.device)
+    end = (taking.any(dim=0) * (positions + 1)).amax(dim=0)
     # One place more than there are: what is not kept is written there.
     index = torch.zeros_like(taking[:, :1], dtype=torch.int64).expand(-1, limit + 1).clone()
     count = torch.zeros_like(index[:, 0])
@@ -82,9 +82,9 @@ def _step(start: Tensor, stays: Tensor, kept: Tensor, index: Tensor, count: Tens
     stay = free & ~(better & stays.unsqueeze(2)).any(dim=1)
     settled = (stay == stays).all()
     rank = count.unsqueeze(1) + stay.to(torch.int64).cumsum(dim=1) - 1
-    place = torch.where(stay & settled & (rank < limit), rank, torch.full_like(rank, limit))
-    kept = kept.scatter(1, place.unsqueeze(2).expand(-1, -1, 4), block)
-    index = index.scatter(1, place, here.unsqueeze(0).expand_as(place))
+    target = torch.where(stay & settled & (rank < limit), rank, torch.full_like(rank, limit))
+    kept = kept.scatter(1, target.unsqueeze(2).expand(-1, -1, 4), block)
+    index = index.scatter(1, target, here.unsqueeze(0).expand_as(target))
     grown = (count + stay.to(torch.int64).sum(dim=1)).clamp(max=limit)
     return (torch.where(settled, start + stays.shape[1], start), stay, kept, index, torch.where(settled, grown, count))
 

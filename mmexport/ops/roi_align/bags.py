@@ -95,12 +95,12 @@ def _axis(low: Tensor, high: Tensor, cells: Tensor, bins: int, settings: Setting
     region = torch.div(region_and_bin, bins, rounding_mode='floor')
     within = torch.arange(region.shape[0], device=region.device) - start.flatten()[region_and_bin]
     sample = torch.div(within, 2, rounding_mode='floor')
-    place = low[region] + (region_and_bin - region * bins) * step[region] + (sample + 0.5) * step[region] / count[region]
+    position = low[region] + (region_and_bin - region * bins) * step[region] + (sample + 0.5) * step[region] / count[region]
     limit = cells[region]
-    inside = (place >= -1) & (place <= limit)
-    place = torch.minimum(place.clamp(min=0), (limit - 1).to(place))
-    first = place.floor()
+    inside = (position >= -1) & (position <= limit)
+    position = torch.minimum(position.clamp(min=0), (limit - 1).to(position))
+    first = position.floor()
     second = within - 2 * sample
-    share = place - first
+    share = position - first
     weight = torch.where(second == 0, 1 - share, share) * inside / count[region]
     return Axis(torch.minimum(first.long() + second, limit - 1), weight, start, length)

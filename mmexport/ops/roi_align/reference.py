@@ -65,17 +65,17 @@ def _weights(starts: Tensor, sizes: Tensor, bins: int, ratio: int, cells: int, f
     for count in counts.unique().int().tolist():
         step = (torch.arange(count, dtype=torch.float64) + 0.5) / max(count, 1)
         for regions in (counts == count).nonzero()[:, 0].split(TOGETHER):
-            places = torch.arange(bins, dtype=torch.float64)[:, None] + step
-            places = starts[regions, None, None] + places * (sizes[regions] / bins)[:, None, None]
+            positions = torch.arange(bins, dtype=torch.float64)[:, None] + step
+            positions = starts[regions, None, None] + positions * (sizes[regions] / bins)[:, None, None]
             # Beyond one cell outside of the map a sample is zero; up to there it takes the value of the border.
-            inside = (places >= -1) & (places <= cells)
-            places = places.clamp(0, cells - 1)
-            together = ((1 - (places[..., None] - every).abs()).clamp(min=0) * inside[..., None]).to(feature.device, dtype)
-            first = places.amin((1, 2)).int().tolist() if count else [0] * len(regions)
-            last = places.amax((1, 2)).int().tolist() if count else [0] * len(regions)
-            for place, region in enumerate(regions.tolist()):
-                read = slice(first[place], min(last[place] + 1, cells - 1) + 1)
-                weights[region] = together[place, :, :, read], read
+            inside = (positions >= -1) & (positions <= cells)
+            positions = positions.clamp(0, cells - 1)
+            together = ((1 - (positions[..., None] - every).abs()).clamp(min=0) * inside[..., None]).to(feature.device, dtype)
+            first = positions.amin((1, 2)).int().tolist() if count else [0] * len(regions)
+            last = positions.amax((1, 2)).int().tolist() if count else [0] * len(regions)
+            for number, region in enumerate(regions.tolist()):
+                read = slice(first[number], min(last[number] + 1, cells - 1) + 1)
+                weights[region] = together[number, :, :, read], read
     return [weights[region] for region in range(len(starts))]
 
 

@@ -31,9 +31,9 @@ def roi_pool_forward(feature: Tensor, rois: Tensor, output: Tensor, argmax: Tens
                 if bottom <= top or right <= left:
                     output[number, :, y, x], argmax[number, :, y, x] = 0, -1
                     continue
-                largest, place = feature[int(roi[0]), :, top:bottom, left:right].flatten(1).max(1)
+                largest, index = feature[int(roi[0]), :, top:bottom, left:right].flatten(1).max(1)
                 output[number, :, y, x] = largest
-                argmax[number, :, y, x] = ((top + place // (right - left)) * width + left + place % (right - left)).to(argmax.dtype)
+                argmax[number, :, y, x] = ((top + index // (right - left)) * width + left + index % (right - left)).to(argmax.dtype)
 
 
 def _bins(start: Tensor, end: Tensor, count: int, cells: int) -> list[tuple[int, int]]:

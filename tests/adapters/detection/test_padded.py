@@ -65,5 +65,5 @@ def test_a_file_that_ignores_the_padding_fails(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize('name', ['detr'])
 def test_decoders_of_queries_refuse_it(name: str) -> None:
-    with pytest.raises(ConfigError, match='known for dense and two-stage detectors'):
+    with pytest.raises(ConfigError, match='known for the tasks .*two stages.*, and this is detection .queries.'):
         build_adapter(seeded_detector(name), img_shape=True)

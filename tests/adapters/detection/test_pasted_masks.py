@@ -70,7 +70,7 @@ def test_masks_half_a_pixel_off_are_caught(tmp_path: Path, monkeypatch: pytest.M
 def test_what_has_no_masks_is_refused() -> None:
     with pytest.raises(ConfigError, match="asks for masks, and FasterRCNN has none"):
         build_adapter(seeded_detector('faster_rcnn'), masks='paste')
-    with pytest.raises(ConfigError, match='known for two-stage detectors, and this is detection: leave it out'):
+    with pytest.raises(ConfigError, match='known for the tasks .*two stages.*, and this is detection: leave it out'):
         build_adapter(seeded_detector('atss'), masks='paste')
     with pytest.raises(ConfigError, match="is 'past'.*meant to be paste"):
         export_section(tiny_detector('mask_rcnn', outputs=dict(masks='past')))

@@ -14,13 +14,13 @@ def bilinear_weights(side: Any, size: Any, align_corners: bool, factor: float | 
     """
     # Positions and weights are computed in float32 at least, whatever the dtype of the picture is.
     real = torch.promote_types(like.dtype, torch.float32)
-    place = torch.arange(size, device=like.device, dtype=real)
+    position = torch.arange(size, device=like.device, dtype=real)
     one = torch.ones((), device=like.device, dtype=real)
     if align_corners:
         # A single element takes the first one.
-        at = place * ((one * side - 1) / (one * size - 1).clamp(min=1))
+        at = position * ((one * side - 1) / (one * size - 1).clamp(min=1))
     else:
-        at = ((place + 0.5) * (1 / factor if factor else one * side / (one * size)) - 0.5).clamp(min=0)
+        at = ((position + 0.5) * (1 / factor if factor else one * side / (one * size)) - 0.5).clamp(min=0)
     low = at.floor()
     high = (low + 1).clamp(max=one * (side - 1))
     of = torch.arange(side, device=like.device, dtype=real)
