@@ -197,6 +197,10 @@ class Adapter(nn.Module):
         """Let ``test_step`` return what a file does, where it would go on with it."""
         return nullcontext()
 
+    def unscaled(self, size: tuple[int, int]) -> dict[str, Any]:
+        """Return the metainfo that lets ``test_step`` answer in coordinates of an input of `size`, not of the original picture."""
+        return dict(ori_shape=size, scale_factor=(1.0, 1.0))
+
     def data_samples(self, image: Tensor) -> list[Any]:
         """Return OpenMMLab's data samples for ``test_step`` on `image`. There is one, unpadded, for each picture of the batch."""
         raise NotImplementedError

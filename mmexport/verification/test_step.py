@@ -128,8 +128,8 @@ def run_test_step(adapter: Adapter, packed: Mapping[str, Any]) -> list[Any]:
     """Return the data samples of ``model.test_step``. They have the pipeline's size, not that of the original picture."""
     packed = deepcopy(dict(packed))
     sample = packed['data_samples']
-    size = tuple(sample.metainfo['img_shape'][:2])
-    sample.set_metainfo(dict(ori_shape=size, scale_factor=(1.0, 1.0)))
+    height, width = sample.metainfo['img_shape'][:2]
+    sample.set_metainfo(adapter.unscaled((height, width)))
     with fixed_seed(), adapter.testing():
         predictions: list[Any] = adapter.model.test_step(dict(inputs=[packed['inputs']], data_samples=[sample]))  # type: ignore[operator]
     return predictions

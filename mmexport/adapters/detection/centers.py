@@ -58,9 +58,12 @@ class CenterDetection(Detection):
     def data_samples(self, image: Tensor) -> list[Any]:
         samples = super().data_samples(image)
         for sample in samples:
-            # How a picture lies in the padding of the test pipeline.
-            sample.set_metainfo(dict(border=(0, image.shape[2], 0, image.shape[3])))
+            sample.set_metainfo(self.unscaled((image.shape[2], image.shape[3])))
         return samples
+
+    def unscaled(self, size: tuple[int, int]) -> dict[str, Any]:
+        # The test pipeline centres a picture in its padding, and `border` says where it begins and ends.
+        return dict(super().unscaled(size), border=(0, size[0], 0, size[1]))
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         candidates = self._best(self._peaks(raw[0]), raw, image, self.limit)
@@ -80,9 +83,11 @@ class CenterDetection(Detection):
         height, width = scores.shape[2:]
         values, places = scores.flatten(1).topk(count, dim=1)
         labels = torch.div(places, height * width, rounding_mode='floor')
-        position = places % (height * width)
+        # ``%`` with a size that is open does not convert to ONNX (torch 2.13.0).
+        position = places - labels * (height * width)
+        row = torch.div(position, width, rounding_mode='floor')
         size, offset = (rows_of(part, 2).gather(1, position[..., None].expand(-1, -1, 2)) for part in raw[1:3])
-        centre = torch.stack([position % width, torch.div(position, width, rounding_mode='floor')], dim=2) + offset
+        centre = torch.stack([position - row * width, row], dim=2) + offset
         scale = self.sizes_of(image) / torch.stack([scores.new_zeros(scores.shape[0]) + side for side in (height, width)], dim=1)
         boxes = torch.cat([centre - size / 2, centre + size / 2], dim=2) * scale.flip(1).repeat(1, 2)[:, None]
         return Candidates(boxes, values, labels, torch.ones_like(values, dtype=torch.bool))

@@ -26,7 +26,8 @@ def instance_data(outputs: Mapping[str, Any], metainfos: Sequence[Mapping[str, A
         outputs: tensors or arrays by name, as the manifest names them: `boxes` (N, K, 4), `scores`, `labels`, `num`, and maybe `masks`
             (N, K, h, w): logits in the cells of their boxes, or uint8 at the size of the input. The latter are enlarged as they are, and
             mmdet enlarges probabilities before it compares them: where a picture was resized, edges differ by about a pixel of the input.
-        metainfos: of each picture the metainfo of its data sample: ``ori_shape`` (height, width) and ``scale_factor`` (width, height).
+        metainfos: of each picture the metainfo of its data sample: ``ori_shape`` (height, width) and ``scale_factor`` (width, height), and
+            where the pipeline centres the picture in its padding, ``border`` (top, bottom, left, right).
         mask_threshold: the config's ``test_cfg.rcnn.mask_thr_binary``; below zero, masks are uint8 from 0 to 255, as mmdet's then are.
 
     Raises:
@@ -44,6 +45,8 @@ def instance_data(outputs: Mapping[str, Any], metainfos: Sequence[Mapping[str, A
         if lacking := [key for key in ('ori_shape', 'scale_factor') if key not in meta]:
             raise InputError(f'the metainfo of picture {number} has no {" and no ".join(lacking)}: give that of its data sample')
         boxes = tensors['boxes'][number, :count].float()
+        if 'border' in meta:
+            boxes = boxes - boxes.new_tensor([float(meta['border'][2]), float(meta['border'][0])]).repeat(2)
         boxes = boxes / boxes.new_tensor([float(factor) for factor in meta['scale_factor']]).repeat(2)
         instances = InstanceData(bboxes=boxes, scores=tensors['scores'][number, :count].float(), labels=tensors['labels'][number, :count])
         if 'masks' in tensors:

@@ -23,11 +23,13 @@ FACTOR = (SIZES[1] / ORIGINAL[1], SIZES[0] / ORIGINAL[0])
 def expected_of(model: Any, image: Tensor, samples: list[Any]) -> list[Any]:
     for sample in samples:
         sample.set_metainfo(dict(ori_shape=ORIGINAL, scale_factor=FACTOR))
+        if 'border' in sample:
+            sample.set_metainfo(dict(border=(4, SIZES[0] - 3, 11, SIZES[1] - 10)))
     with torch.no_grad():
         return [sample.pred_instances for sample in model.predict(image, samples, rescale=True)]
 
 
-@pytest.mark.parametrize('name', ['atss', 'mask_rcnn', 'cascade_mask_rcnn'])
+@pytest.mark.parametrize('name', ['atss', 'mask_rcnn', 'cascade_mask_rcnn', 'centernet'])
 def test_boxes_and_masks_are_those_of_predict(name: str) -> None:
     model = seeded_detector(name)
     adapter = build_adapter(model)
