@@ -36,7 +36,8 @@ except ImportError:  # mmcv-lite: nothing below runs a compiled op
 
 {cfg}
 init_default_scope({scope!r})
-cfg.model.pretrained = None
+if 'pretrained' in cfg.model:
+    cfg.model.pretrained = None
 torch.manual_seed(0)
 model = MODELS.build(cfg.model).eval()
 
