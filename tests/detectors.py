@@ -39,6 +39,7 @@ CONFIGS = {
     'tood': 'tood/tood_r50_fpn_1x_coco.py',
     'centernet': 'centernet/centernet_r18-dcnv2_8xb16-crop512-140e_coco.py',
     'yolov3': 'yolo/yolov3_mobilenetv2_8xb24-320-300e_coco.py',
+    'nasfpn': 'nas_fpn/retinanet_r50_nasfpn_crop640-50e_coco.py',
 }
 QUERIES = {
     'detr': 'detr/detr_r50_8xb2-150e_coco.py',
@@ -131,10 +132,15 @@ def tiny_detector(name: str, **export: Any) -> Config:
         # The head's own default, written out for `_widen_groups`.
         cfg.model.bbox_head.norm_cfg = dict(type='GN', num_groups=32, requires_grad=True)
     _widen_groups(cfg.model)
-    other = (160, 96) if name in MULTIPLES else (161, 97)
-    section = dict(inputs=dict(shape=SHAPE), verify=dict(shapes=[other], noises=2, batch=3))
+    other = (256, 128) if name == 'nasfpn' else (160, 96) if name in MULTIPLES else (161, 97)
+    section = dict(inputs=dict(shape=shape_of(name)), verify=dict(shapes=[other], noises=2, batch=3))
     cfg.export = {**section, **export}
     return cfg
+
+
+def shape_of(name: str) -> tuple[int, ...]:
+    """Return the size that is exported. NAS-FPN joins maps of multiples of 128."""
+    return (1, 3, 128, 256) if name == 'nasfpn' else SHAPE
 
 
 def _widen_groups(node: Any) -> None:
@@ -149,7 +155,7 @@ def _widen_groups(node: Any) -> None:
 def seeded_detector(name: str) -> nn.Module:
     torch.manual_seed(0)
     model = build_model(tiny_detector(name))
-    seed_model(model, 0, SHAPE[2:])
+    seed_model(model, 0, shape_of(name)[2:])
     return model
 
 
