@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -113,9 +114,14 @@ def causes(exc: BaseException) -> list[BaseException]:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return ``, is it meant to be X`` for the most similar known name; '' if none is."""
+    """Return `` (did you mean X?)`` for the most similar known name; '' if none is."""
     close = get_close_matches(name, list(known), 1)
-    return f', is it meant to be {close[0]}' if close else ''
+    return f' (did you mean {close[0]}?)' if close else ''
+
+
+def similar_path(path: Path) -> str:
+    """Return a `suggestion` of a path that does not exist, among those beside it."""
+    return suggestion(str(path), map(str, path.parent.iterdir())) if path.parent.is_dir() else ''
 
 
 def first_line(exc: BaseException) -> str:

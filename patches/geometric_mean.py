@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.nn import functional as F
 
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
@@ -12,10 +13,10 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class SigmoidGeometricMean(Patch):
-    """Compute the scores of TOOD, and of RTMDet with objectness, by the operations of the Function's forward.
+    """Compute the scores of TOOD, and of RTMDet with objectness, by tensor operations.
 
-    A trace records the Function as a call of Python, which a TorchScript file cannot hold. Only its gradient differs from that of the
-    operations.
+    A trace records the Function as a call of Python, which a TorchScript file cannot hold. The logarithms are added up: the sigmoid of ONNX
+    Runtime 1.31.1 is accurate to 1e-7, of which the square root makes 3e-4.
 
     Paper: TOOD, ICCV 2021. Source: mmdet/models/utils/misc.py, ``SigmoidGeometricMean``.
     """
@@ -29,4 +30,4 @@ class SigmoidGeometricMean(Patch):
 
 def geometric_mean(first: Tensor, second: Tensor) -> Tensor:
     """Return the square root of the product of both sigmoids."""
-    return (first.sigmoid() * second.sigmoid()).sqrt()
+    return (-0.5 * (F.softplus(-first) + F.softplus(-second))).exp()

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from ..adapters import Adapter
 from ..artifact import Artifact
 from ..checker.files import add_runner, load
-from ..errors import ConfigError, SetupError
+from ..errors import ConfigError, SetupError, suggestion
 from ..registry import BACKENDS
 
 Run = Callable[..., tuple[Tensor, ...]]
@@ -136,9 +135,8 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
     if isinstance(spec, str):
         spec = {'type': classes.get(spec.lower(), spec)}
     if spec.get('type') not in BACKENDS.module_dict:
-        close = get_close_matches(str(spec.get('type')).lower(), classes, 1)
-        raise ConfigError(f"there is no backend {spec.get('type')!r}" + (f', is it meant to be {close[0]}' if close else '')
-                          + f"; there are {', '.join(sorted(classes))}")
+        name = str(spec.get('type'))
+        raise ConfigError(f"there is no backend {name!r}{suggestion(name.lower(), classes)}; there are {', '.join(sorted(classes))}")
     try:
         # The registry's build() is not used: it warns if the default scope is another one.
         backend: Backend = BACKENDS.module_dict[spec['type']](**{key: value for key, value in spec.items() if key != 'type'})

@@ -19,12 +19,20 @@ from .kinds import add_kind
 from .options import parse
 
 # ANSI codes: green and red.
-COLOURS = {'PASS': 32, 'FAIL': 31}
+COLOURS = {True: 32, False: 31}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    if torch.device(args.device).type == 'cuda' and not torch.cuda.is_available():
+    try:
+        device = torch.device(args.device)
+    except RuntimeError:
+        print(f'--device {args.device}: expected cpu, cuda or cuda:N', file=sys.stderr)
+        return WRONG_INPUT
+    if args.runner and not args.runner.is_file():
+        print(f'--runner {args.runner}: no such file', file=sys.stderr)
+        return WRONG_INPUT
+    if device.type == 'cuda' and not torch.cuda.is_available():
         print(f'{args.device} was asked for, and torch {torch.__version__} sees no CUDA device here', file=sys.stderr)
         return ENVIRONMENT
     for option in args.kind:
@@ -34,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return WRONG_INPUT
         add_kind(name, Path(file))
     try:
-        result = check(args.folder, args.samples or args.folder / 'samples.npz', torch.device(args.device), args.raw, args.trust,
+        result = check(args.folder, args.samples or args.folder / 'samples.npz', device, args.raw, args.trust,
                       args.runner)
     except ImportError as exc:
         print(f'{args.folder} cannot be checked: {exc.name or "a package"} is not installed here ({reason_of(exc)})', file=sys.stderr)
@@ -43,33 +51,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f'{args.folder} cannot be checked: {type(exc).__name__}: {reason_of(exc)}', file=sys.stderr)
         return WRONG_INPUT
     if args.out:
-        args.out.write_text(json.dumps(result))
+        try:
+            args.out.write_text(json.dumps(result))
+        except OSError as exc:
+            print(f'--out {args.out} cannot be written: {exc.strerror}', file=sys.stderr)
+            return WRONG_INPUT
     else:
         _print(table(result, args.verbose))
     return PASSED if verdict(result) is None else FAILED
 
 
-def table(result: dict[str, Any], verbose: bool = False) -> str:
-    """Format the result as plain text in 80 columns: one line if all passes, and rows that fail. `verbose` adds the other rows."""
+def table(result: dict[str, Any], verbose: bool = False) -> list[tuple[str, bool | None]]:
+    """Return the lines of the result in 80 columns: one if all passes, and rows that fail. `verbose` adds the other rows.
+
+    With each line comes whether it says that something passed or failed; None where it says neither.
+    """
     rows = [row for row in map(Comparison.from_dict, result['rows']) if row.stage == EAGER]
     shown = [row for row in rows if verbose or not row.passed]
-    lines = [f"{'sample':<16}{'output':<13}{'max rel':>9}{'cosine':>10}  result"] if shown else []
+    lines: list[tuple[str, bool | None]] = [(f"{'sample':<16}{'output':<13}{'max rel':>9}{'cosine':>10}  result", None)] if shown else []
     for row in shown:
         rel = '-' if row.max_rel is None else f'{row.max_rel:.1e}'
         cosine = '-' if row.cosine is None else f'{row.cosine:.6f}'
-        lines.append(f"{row.input_name:<16}{row.output:<13}{rel:>9}{cosine:>10}  {'pass' if row.passed else 'FAIL'}")
-    lines += textwrap.wrap(result['older'], 80) if 'older' in result else []
+        text = f"{row.input_name:<16}{row.output:<13}{rel:>9}{cosine:>10}  {'pass' if row.passed else 'FAIL'}"
+        lines.append((text, None if row.passed else False))
+    lines += [(line, None) for line in textwrap.wrap(result['older'], 80)] if 'older' in result else []
     reason = verdict(result)
-    return '\n'.join([*lines, f"PASS on {result['device']}: {_summary(rows)}" if reason is None else f'FAIL: {reason}'])
+    last = f"PASS on {result['device']}: {_summary(rows)}" if reason is None else f'FAIL: {reason}'
+    return [*lines, (last, reason is None)]
 
 
-def _print(text: str) -> None:
+def _print(lines: Sequence[tuple[str, bool | None]]) -> None:
     """Print, with colours on a terminal. A reader that stops early, as ``head`` does, changes no exit code."""
-    if sys.stdout.isatty() and not os.environ.get('NO_COLOR'):
-        text = '\n'.join(next((f'\033[{colour}m{line}\033[0m' for word, colour in COLOURS.items()
-                               if line.startswith(word) or line.endswith(f' {word}')), line) for line in text.splitlines())
+    coloured = sys.stdout.isatty() and not os.environ.get('NO_COLOR')
     try:
-        print(text, flush=True)
+        print('\n'.join(line if passed is None or not coloured else f'\033[{COLOURS[passed]}m{line}\033[0m' for line, passed in lines),
+              flush=True)
     except BrokenPipeError:
         # Python flushes once more where it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

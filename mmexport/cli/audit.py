@@ -37,15 +37,10 @@ def command(args: SimpleNamespace) -> int:
 
 def audit(args: SimpleNamespace) -> int:
     """Print the findings; return 0 clean, 1 findings."""
-    import torch
-
-    from ..errors import InputError
+    from ..model.build import parse_device
     from ..utils.line import Line
     from .printing import print_lines
-    try:
-        device = torch.device(args.device)
-    except RuntimeError as exc:
-        raise InputError(f'--device {args.device}: expected cuda or cuda:N') from exc
+    device = parse_device(args.device, ('cuda',))
     result = _of_script(args, device) if Path(args.model).suffix in ('.pt', '.ts', '.torchscript') else _of_config(args, device)
     print_lines([Line(line, 'green' if result.clean else 'yellow') if not number else line for number, line in enumerate(result.lines())])
     if args.fix:

@@ -29,5 +29,10 @@ def devices(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     return _beginning(('cpu', 'cuda'), incomplete)
 
 
+def packages(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the packages with a model zoo that begin so."""
+    return _beginning(('mmdet', 'mmseg'), incomplete)
+
+
 def _beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]

@@ -3,13 +3,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
 
-from ..errors import INTERRUPTED
+from ..errors import INTERRUPTED, suggestion
 
 # Commands by name; what `--help` does not list is for scripts of older versions.
 COMMANDS = {'export': 'export', 'verify': 'verify', 'audit': 'audit', 'diagnose': 'diagnose', 'checkpoint': 'checkpoint',
@@ -31,9 +30,7 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith('-'):
-            close = get_close_matches(args[0], COMMANDS, 1)
-            remedy = f'is it meant to be {close[0]}?' if close else f'there are {", ".join(self.list_commands(ctx))}'
-            ctx.fail(f'there is no command {args[0]!r}; {remedy}')
+            ctx.fail(f'there is no command {args[0]!r}{suggestion(args[0], COMMANDS)}; there are {", ".join(self.list_commands(ctx))}')
         return super().resolve_command(ctx, args)
 
 

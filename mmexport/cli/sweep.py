@@ -8,13 +8,14 @@ from typing import Any
 
 from ..errors import INTERRUPTED
 from . import options as opt
+from .completion import packages
 
 WORK = 'Jobs'
 
 
 @opt.command('sweep', ('mmexport sweep --packages mmseg --backend torchscript onnx --out zoo',),
              short_help='Export many configs of a package.')
-@opt.option('--packages', group=opt.MODEL, several=True, default=('mmseg',), metavar='NAME',
+@opt.option('--packages', group=opt.MODEL, several=True, default=('mmseg',), metavar='NAME', shell_complete=packages,
             help='mmseg, mmdet (mmseg); others of OpenMMLab are looked up, and not tried.')
 @opt.option('--match', group=opt.MODEL, metavar='REGEX', help='Every config whose name has it, instead of the smallest of each folder.')
 @opt.shape
@@ -51,11 +52,11 @@ def run(args: SimpleNamespace) -> int:
     from ..sweep.store import Store
     check_packages()
     backends = named_backends(args.backend)
+    for name in backends:
+        build_backend(name)
     out = Path(args.out)
     todo = jobs(args.packages, backends, tuple(args.shape) if args.shape else None, args.match,
                 [str(Path(image).resolve()) for image in args.image])
-    for name in backends:
-        build_backend(name)
     store = Store(out / 'done.sqlite', dict(versions(), commit=args.commit or revision()))
     if args.known:
         print(f'{store.take(json.loads(Path(args.known).read_text()))} rows taken from {args.known}')

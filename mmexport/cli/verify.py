@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+from ..errors import InputError, similar_path
 from . import options as opt
 from .completion import devices
 
@@ -25,6 +26,9 @@ CHECKER = Path(__file__).parents[1] / 'checker' / '__main__.py'
 @opt.option('--out', group=opt.OUTPUT, metavar='FILE', help='Write the findings as JSON instead of a table.')
 def command(args: SimpleNamespace) -> int:
     """Check the file in FOLDER against its samples, with torch and numpy alone. FOLDER holds one format, as WORK_DIR/torchscript."""
+    folder = Path(args.folder)
+    if not folder.exists():
+        raise InputError(f'{folder}: no such folder{similar_path(folder)}')
     arguments = [args.folder, '--device', args.device, *(['--trust'] if args.trust else []),
                  *(['--verbose'] if args.verbose else [])]
     for name, value in (('--samples', args.samples), ('--runner', args.runner), ('--out', args.out)):

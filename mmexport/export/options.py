@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..adapters import check_task
+from ..errors import ConfigError
 from ..inputs.real_image import picture_files
 from ..inputs.shapes import plan_shapes
 from ..inputs.size_rules import SizeRules
@@ -17,7 +18,7 @@ def check_options(section: Mapping[str, Any], work_dir: Path, shape: Any) -> Non
     """Raise for an ``export`` section that cannot be followed; nothing is loaded for it.
 
     Raises:
-        ConfigError: a patch or a size is wrong.
+        ConfigError: a patch, a size or the place of a branch is wrong.
         UnsupportedModelError: the task is not registered.
         InputError: a picture is missing, or the work dir holds another project's files.
     """
@@ -26,3 +27,7 @@ def check_options(section: Mapping[str, Any], work_dir: Path, shape: Any) -> Non
     resolve(section['patches'])
     picture_files(section['inputs']['image'])
     plan_shapes(shape, section, SizeRules())
+    for place in section['verify']['accept_branches']:
+        file, _, line = str(place).rpartition(':')
+        if not file or not line.isdecimal():
+            raise ConfigError(f'--accept-branch {place} (export.verify.accept_branches): expected FILE:LINE, as in a report')

@@ -4,7 +4,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -113,13 +113,28 @@ def build_model(cfg: Config) -> nn.Module:
     return revert_sync_batchnorm(model).eval()
 
 
-def check_device(device: str | torch.device) -> torch.device:
+def parse_device(name: str | torch.device, types: Sequence[str] = ('cpu', 'cuda')) -> torch.device:
+    """Return the device of this name, whether it is here or not.
+
+    Raises:
+        InputError: it is none, or of another type than `types`.
+    """
     try:
-        device = torch.device(device)
+        device = torch.device(name)
     except RuntimeError as exc:
-        raise InputError(f'--device {device}{suggestion(str(device), ("cpu", "cuda"))}: expected cpu, cuda or cuda:N') from exc
-    if device.type not in ('cpu', 'cuda'):
-        raise InputError(f'--device {device}: expected cpu, cuda or cuda:N')
+        raise InputError(f'--device {name}{suggestion(str(name), types)}: expected {", ".join((*types, "cuda:N"))}') from exc
+    if device.type not in types:
+        raise InputError(f'--device {name}: expected {", ".join((*types, "cuda:N"))}')
+    return device
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """Return the device of this name, which must be here.
+
+    Raises:
+        InputError: it is none.
+    """
+    device = parse_device(device)
     if device.type == 'cuda':
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:

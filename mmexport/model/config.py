@@ -58,7 +58,7 @@ def load_config(path: str | Path, options: dict[str, Any] | None = None) -> Conf
     if 'model' not in cfg:
         raise ConfigError(f'{path} has no model; a config of mmdet or mmseg was expected')
     if 'export' not in cfg and (close := get_close_matches('export', [str(key) for key in cfg], 1, 0.8)):
-        raise ConfigError(f'{path.name} has a section {close[0]!r}, which nothing reads: is it meant to be export?')
+        raise ConfigError(f'{path.name} has a section {close[0]!r}, which nothing reads (did you mean export?)')
     if options:
         _refuse_misspelt_section(path, cfg, options)
         try:
@@ -73,7 +73,7 @@ def _refuse_misspelt_section(path: Path, cfg: Config, options: dict[str, Any]) -
     for key in options:
         section = key.partition('.')[0]
         if section not in (*cfg, 'export') and (close := get_close_matches(section, ['export', *map(str, cfg)], 1, 0.8)):
-            raise ConfigError(f'--cfg-options {key}: {path.name} has no section {section!r}: is it meant to be {close[0]}?')
+            raise ConfigError(f'--cfg-options {key}: {path.name} has no section {section!r} (did you mean {close[0]}?)')
 
 
 def _installed(name: str) -> Path:

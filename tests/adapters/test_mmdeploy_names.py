@@ -115,8 +115,8 @@ def test_a_wrong_row_is_found() -> None:
 
 
 @pytest.mark.parametrize(('outputs', 'words'), [
-    (dict(names='mmdeply'), 'is it meant to be mmdeploy'),
-    (dict(name='mmdeploy'), 'is it meant to be names'),
+    (dict(names='mmdeply'), 'did you mean mmdeploy'),
+    (dict(name='mmdeploy'), 'did you mean names'),
     (dict(names='mmdeploy', level='raw'), 'final detections and label maps')])
 def test_what_does_not_fit_is_refused(outputs: dict[str, str], words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=words):

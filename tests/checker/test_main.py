@@ -89,12 +89,12 @@ def test_table_text() -> None:
         'traced          logits         2.3e-06  0.999999  pass',
         'tall            labels               -         -  FAIL',
         'FAIL: tall, labels: 50.00% differs where eager is clear, limit 0.00%']
-    assert table(actual, verbose=True).splitlines() == lines
-    assert table(actual).splitlines() == [lines[0], *lines[2:]]
+    assert [line for line, _ in table(actual, verbose=True)] == lines
+    assert [line for line, _ in table(actual)] == [lines[0], *lines[2:]]
     passing = {**actual, 'rows': actual['rows'][:1]}  # type: ignore[index]
     last = 'PASS on cpu: 1 inputs, output logits; largest error 2.3e-06 of the scale'
-    assert table(passing) == last
-    older = table({**passing, 'older': 'word ' * 20}, verbose=True).splitlines()
+    assert table(passing) == [(last, True)]
+    older = [line for line, _ in table({**passing, 'older': 'word ' * 20}, verbose=True)]
     assert older == [*lines[:2], ('word ' * 16).strip(), ('word ' * 4).strip(), last]
 
 
@@ -173,7 +173,7 @@ def test_reason_is_the_last_line_up_to_300_characters() -> None:
 
 def test_table_wraps_at_80_columns() -> None:
     actual = dict(stale=None, vacuous={}, device='cpu', rows=[], older=f"{'x' * 75} 12345")
-    assert table(actual).splitlines()[:2] == ['x' * 75, '12345']
+    assert [line for line, _ in table(actual)[:2]] == ['x' * 75, '12345']
 
 
 def test_judge_samples_uses_precision_and_floors() -> None:
@@ -226,3 +226,11 @@ def test_samples_from_elsewhere_are_none_of_the_folder(tmp_path: Path) -> None:
     assert 'is not the file of this manifest' in check(folder, folder / 'samples.npz', torch.device('cpu'))['stale']
     elsewhere = (folder / 'samples.npz').rename(tmp_path / 'mine.npz')
     assert check(folder, elsewhere, torch.device('cpu'))['stale'] is None
+
+
+def test_wrong_options_are_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_of(Sound(), tmp_path)
+    for options, words in ((['--device', 'cpux'], 'expected cpu, cuda or cuda:N'), (['--runner', 'none.py'], 'no such file'),
+                           (['--out', str(folder / 'none' / 'a.json')], 'cannot be written')):
+        assert main([str(folder), *options]) == 2
+        assert words in capsys.readouterr().err

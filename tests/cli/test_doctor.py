@@ -59,7 +59,7 @@ def test_without_torch_it_says_so_and_nothing_else_fails(tmp_path: Path) -> None
 
     code_of_doctor, printed = ended('doctor')
     assert code_of_doctor == 3 and 'missing: torch: pip install torch' in printed and 'numpy' in printed
-    for command in (('export', 'a', 'b'), ('verify', 'a')):
+    for command in (('export', 'a', 'b'), ('verify', str(tmp_path))):
         ended_with, printed = ended(*command)
         assert ended_with == 3 and 'torch' in printed and 'Traceback' not in printed, printed
 

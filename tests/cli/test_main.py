@@ -14,7 +14,7 @@ from tests.tools.test_tools import ENV
 
 def test_an_unknown_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(['exprt', 'config.py']) == 2
-    assert "no command 'exprt'; is it meant to be export?" in capsys.readouterr().err
+    assert "no command 'exprt' (did you mean export?)" in capsys.readouterr().err
 
 
 def test_an_unknown_option_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,16 +24,28 @@ def test_an_unknown_option_gets_a_suggestion(capsys: pytest.CaptureFixture[str])
 
 def test_an_unknown_format_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(['export', 'configs/fcn.py', 'absent.pth', '--backend', 'torchscrpt', '--quiet']) == 2
-    assert 'is it meant to be torchscript' in capsys.readouterr().err
+    assert 'did you mean torchscript' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('arguments', 'words'), [
-    (['configs/fcn.py', 'c.pth', '--outputs', 'fnal'], 'is it meant to be final'),
-    (['configs/fcnn.py', 'c.pth'], 'no such config file, is it meant to be configs/fcn.py'),
-    (['configs/fcn.py', 'c.pth', '--device', 'cud'], 'is it meant to be cuda'),
+    (['configs/fcn.py', 'c.pth', '--outputs', 'fnal'], 'did you mean final'),
+    (['configs/fcnn.py', 'c.pth'], 'no such config file (did you mean configs/fcn.py?)'),
+    (['configs/fcn.py', 'c.pth', '--device', 'cud'], 'did you mean cuda'),
 ])
 def test_other_unknown_words_get_a_suggestion(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(['export', *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(('arguments', 'words'), [
+    (['verify', 'tests/chekcer'], 'no such folder (did you mean tests/checker?)'),
+    (['audit', 'configs/fcn.py', '--device', 'cud'], 'did you mean cuda'),
+    (['audit', 'configs/fcn.py', '--device', 'xpu'], 'expected cuda, cuda:N'),
+    (['export', 'configs/fcn.py', 'c.pth', '--accept-branch', 'somewhere'], 'expected FILE:LINE'),
+    (['sweep', '--backend', 'onx', '--out', 'nowhere'], 'did you mean onnx'),
+])
+def test_words_of_other_commands_are_looked_at_first(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
     assert words in capsys.readouterr().err
 
 

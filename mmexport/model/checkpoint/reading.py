@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ...errors import CheckpointError
+from ...errors import CheckpointError, similar_path
 from . import unpickler
 
 # What wrappers put before a module's own names: DataParallel and DDP, torch.compile.
@@ -39,7 +39,7 @@ def read_state_dict(path: str | Path, ema: bool = False, trust: bool = False, ke
     """
     path = Path(path)
     if not path.is_file():
-        raise CheckpointError(f'{path}: no such file')
+        raise CheckpointError(f'{path}: no such file{similar_path(path)}')
     content = _read_safetensors(path) if path.suffix == '.safetensors' else _read_pickle(path, trust)
     if not isinstance(content, Mapping):
         raise CheckpointError(f'{path} holds a {type(content).__name__}, not a checkpoint: a dict with state_dict was expected')

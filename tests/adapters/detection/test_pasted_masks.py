@@ -72,5 +72,5 @@ def test_what_has_no_masks_is_refused() -> None:
         build_adapter(seeded_detector('faster_rcnn'), masks='paste')
     with pytest.raises(ConfigError, match='known for the tasks .*two stages.*, and this is detection: leave it out'):
         build_adapter(seeded_detector('atss'), masks='paste')
-    with pytest.raises(ConfigError, match="is 'past'.*meant to be paste"):
+    with pytest.raises(ConfigError, match="is 'past'.*did you mean paste"):
         export_section(tiny_detector('mask_rcnn', outputs=dict(masks='past')))
