@@ -83,6 +83,7 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
     from mmexport import Exporter
     from mmexport.checker.timing import CALLS, ENOUGH
     from mmexport.model.config import load_config
+    from mmexport.utils.progress import RUNNING
 
     class Watched(Exporter):
         """Time a plain pass of the network right after the one that the device audit watches."""
@@ -111,12 +112,12 @@ def measure(name: str, backend: str, size: tuple[int, ...], folder: Path) -> dic
         report, = exporter.run()
     total, busy = time.perf_counter() - started - exporter.plain_s, others.load()
     actual = report.checks[0].result or {}
-    running = sum(seconds for step, seconds in report.seconds.items() if step.startswith('Running'))
+    running = report.time_by_kind[RUNNING]
     # The calls that the checker times, its last call of the last sample, and its last look at the first.
     timed = actual['p50_s'] * (min(CALLS, math.ceil(ENOUGH / actual['p50_s'])) + 1) + actual['last_s']
     eager = report.checks[0].eager_s or 0
     typical = eager * min(CALLS, math.ceil(ENOUGH / (eager or 1)))
-    watched = min(exporter.plain_s, next(seconds for step, seconds in report.seconds.items() if step.startswith('Looking')))
+    watched = min(exporter.plain_s, report.audit.seconds)
     forward = running + watched + actual['run_s'] + timed + typical
     return dict(config=name, backend=backend, passed=report.passed, total_s=total, forward_s=forward, beyond_s=total - forward,
                 upstream_s=upstream, steps=dict(report.seconds), plain_s=exporter.plain_s, load_s=actual['load_s'], others=busy)

@@ -39,7 +39,7 @@ def main() -> int:
     rows = []
     for name in args.configs:
         rows.append(row(name, args))
-        print(f"{name:<18}{', '.join(f'{form} {_said(actual)}' for form, actual in rows[-1]['formats'].items())}", flush=True)
+        print(f"{name:<18}{', '.join(f'{form} {_ratio_or_reason(actual)}' for form, actual in rows[-1]['formats'].items())}", flush=True)
         write(args.out, rows, size=args.size, rounds=args.rounds, outputs='raw')
     if args.out.resolve().parent == RESULTS:
         document(args.out)
@@ -203,15 +203,15 @@ def document(place: Path) -> None:
     DOC.write_text(text)
 
 
-def _cell(found: dict[str, Any] | None) -> str:
-    if found is None or 'ratio' not in found:
-        return 'not run' if found is None else found['reason'].replace('|', '/')
-    ratio = found['ratio']
+def _cell(result: dict[str, Any] | None) -> str:
+    if result is None or 'ratio' not in result:
+        return 'not run' if result is None else result['reason'].replace('|', '/')
+    ratio = result['ratio']
     return f"{ratio['median']:.2f} ({ratio['lower quartile']:.2f} to {ratio['upper quartile']:.2f})"
 
 
-def _said(found: dict[str, Any]) -> str:
-    return f"{found['ratio']['median']:.2f}" if 'ratio' in found else found['reason'][:60]
+def _ratio_or_reason(result: dict[str, Any]) -> str:
+    return f"{result['ratio']['median']:.2f}" if 'ratio' in result else result['reason'][:60]
 
 
 if __name__ == '__main__':

@@ -73,7 +73,7 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
     from mmexport.model.config import export_section
     from mmexport.patching import patched
     from mmexport.utils.progress import Progress
-    from mmexport.verification.expected import expect, second_look
+    from mmexport.verification.expected import expect, recomputed_floors
     from mmexport.verification.network_runs import NetworkRuns
     from mmexport.verification.patched_eager import with_patched
     from mmexport.verification.verify import verify
@@ -98,7 +98,7 @@ def accept(name: str, device: torch.device, args: argparse.Namespace) -> dict[st
         for made_on, artifact in files.items():
             for run_on in devices:
                 check = verify(artifact, samples[run_on], TOLERANCE, run_on, Path(folder) / 'scratch')
-                closer = second_look(adapter.to(run_on), samples[run_on], [check], TOLERANCE, run_on, Progress(quiet=True))
+                closer = recomputed_floors(adapter.to(run_on), samples[run_on], [check], TOLERANCE, run_on, Progress(quiet=True))
                 if closer is not None:
                     check = verify(artifact, closer, TOLERANCE, run_on, Path(folder) / 'scratch')
                 checks[f'lowered on {made_on}, run on {run_on}'] = dict(passed=check.passed, reason=check.reason, worst=worst(check.rows))

@@ -80,7 +80,7 @@ def _fault(adapter: Any, image: Tensor, folder: Path, device: torch.device) -> d
 
 
 def _artifact(adapter: Any, image: Tensor, wanted: Tensor, folder: Path, device: torch.device) -> dict[str, Any]:
-    """A plain trace of the faulty model, frozen, from the CPU onto `device`, before and after the fixing of the file."""
+    """Trace the faulty model on the CPU, freeze it, and load it on `device` before and after its file is fixed."""
     from mmexport.device.script import audit_script, fix_script
     before, after = folder / 'before.pt', folder / 'after.pt'
     with torch.no_grad(), warnings.catch_warnings():
@@ -102,7 +102,7 @@ def _clean(adapter: Any, image: Tensor, device: torch.device) -> dict[str, Any]:
 
 
 def _attempt(run: Callable[..., Any], image: Tensor, wanted: Tensor | None = None) -> str:
-    """'ran', or the last line of what was raised, or how far the answer is from `wanted`."""
+    """Return 'ran', the last line of what was raised, or how far the outputs are from `wanted`."""
     try:
         with torch.no_grad():
             actual = run(image)[0]

@@ -79,7 +79,7 @@ def layer(name: str) -> int:
 
 def imported(file: Path, parts: tuple[str, ...]) -> set[str]:
     """Return the modules at the root and packages that a module imports, in functions too, but not for type checkers."""
-    found = set()
+    modules = set()
     tree = ast.parse(file.read_text())
     typing = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.If) and 'TYPE_CHECKING' in ast.dump(node.test)
               for inner in ast.walk(node)}
@@ -90,8 +90,8 @@ def imported(file: Path, parts: tuple[str, ...]) -> set[str]:
             # Of `a.b.c`, one dot is `a.b`; of a package's __init__, it is the package.
             base = [*parts[:len(parts) - node.level], *(node.module or '').split('.')]
             names = [name for name in base if name][:1] or [alias.name for alias in node.names]
-            found |= {name for name in names if name != '__init__'}
-    return found
+            modules |= {name for name in names if name != '__init__'}
+    return modules
 
 
 if __name__ == '__main__':

@@ -86,8 +86,8 @@ def install(environment: Environment, folder: Path) -> str | None:
 
 def interpreter(version: str) -> str | None:
     """Return a Python of that version that runs; what pyenv puts on the PATH runs for the chosen version only."""
-    found = [shutil.which(f'python{version}'), *map(str, Path.home().glob(f'.pyenv/versions/{version}.*/bin/python')), sys.executable]
-    for python in filter(None, found):
+    candidates = [shutil.which(f'python{version}'), *map(str, Path.home().glob(f'.pyenv/versions/{version}.*/bin/python')), sys.executable]
+    for python in filter(None, candidates):
         done = subprocess.run([python, '--version'], capture_output=True, text=True, check=False)
         if done.stdout.startswith(f'Python {version}.'):
             return python

@@ -35,7 +35,7 @@ def in_turn(contestants: dict[str, Callable[..., Any]], image: Any, rounds: int,
 
 def paired(seconds: dict[str, list[float]], name: str, over: str = 'eager') -> dict[str, float]:
     """Return the time of one over that of another in the same round: median and quartiles."""
-    return quartiles([own / other for own, other in zip(seconds[name], seconds[over], strict=True)])
+    return quartiles([one / other for one, other in zip(seconds[name], seconds[over], strict=True)])
 
 
 def quartiles(values: Sequence[float]) -> dict[str, float]:

@@ -74,7 +74,7 @@ def summary(work_dir: Path, stderr: str, seconds: float, size: list[int]) -> dic
         return dict(passed=False, reason=(stderr.strip() or 'no report').splitlines()[-1])
     report = json.loads(place.read_text())
     artifact = report['artifacts'][0]
-    rows = [row for row in artifact['found']['rows'] if row['stage'] == 'artifact vs eager']
+    rows = [row for row in artifact['result']['rows'] if row['stage'] == 'artifact vs eager']
     worst: dict[str, float] = {}
     for row in rows:
         error = row['max_rel'] if row['max_rel'] is not None else 1 - row['metrics'].get('pixel_agreement', 0.0)

@@ -14,8 +14,8 @@ from mmexport.registry import PATCHES
 class ResizeWarning(Patch):
     """Resize without upstream's warning, which compares sizes with ``align_corners``.
 
-    torch.export takes the question for one of the model's: ``(output_h - 1) % (input_h - 1)`` of open sizes, and the program then refuses
-    every size but the example's. The warning is all that depends on it.
+    torch.export treats this comparison as one of the model, ``(output_h - 1) % (input_h - 1)`` of open sizes, and the program then refuses
+    every size but the example's. Only the warning depends on it.
 
     Source: mmseg/models/utils/wrappers.py (``resize``).
     """

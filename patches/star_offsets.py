@@ -21,7 +21,7 @@ class StarOffsets(Patch):
     Upstream writes each into a slice of zeros. torch.export asks of such a slice whether its memory overlaps, and the program then refuses
     maps of one row or column: those of the last level of a pyramid.
 
-    Compared with the method that it replaces.
+    A test compares it with the replaced method.
 
     Source: mmdet/models/dense_heads/vfnet_head.py, ``VFNetHead.star_dcn_offset``.
     """

@@ -16,7 +16,7 @@ from mmexport.registry import PATCHES
 class TaskAlignedHead(Patch):
     """Expand the anchors of TOOD's head to the batch: upstream's loop fixes a trace to the batch of its example.
 
-    Compared with the method that it replaces, for both types of anchors.
+    A test compares it with the replaced method, for both types of anchors.
 
     Paper: TOOD, ICCV 2021. Source: mmdet/models/dense_heads/tood_head.py, ``TOODHead.forward``.
     """

@@ -43,7 +43,7 @@ def test_the_first_word_is_an_imperative_verb() -> None:
 
 
 def test_first_sentences_are_short() -> None:
-    """15 words at most, without shapes, which stand in parentheses."""
+    """Count up to the first stop, colon or semicolon, 15 words at most; shapes in parentheses do not count."""
     sentences = {place: re.split(r'(?<=[.:;])\s|$', line)[0] for place, line in public_docstrings()}
     assert {place: words for place, words in sentences.items() if len(re.sub(r'\([^)]*\)', '', words).split()) > 15} == {}
 

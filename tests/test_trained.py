@@ -41,7 +41,7 @@ def test_default_command_passes_and_scores_as_eager(name: str, tmp_path: Path) -
     assert run(['export', str(config), str(checkpoint), '--work-dir', str(tmp_path), '--quiet']) == 0
     report = json.loads((tmp_path / 'report.json').read_text())
     assert report['passed'] is True
-    actual = report['artifacts'][0]['found']
+    actual = report['artifacts'][0]['result']
     if name != 'shapes_slide':
         assert actual['classes'] == dict(seen=[0, 1], never=[])
         assert actual['vacuous'] == {}

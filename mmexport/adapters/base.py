@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from ..checker.kinds import add_kind
 from ..errors import ConfigError
+from .data_samples import DataSamples
 from .guard import InputGuard
 from .objectives import Objective
 from .preprocess import Preprocess
 from .specs import IMAGE, InputSpec, OutputSpec
 
 
-class Adapter(nn.Module):
+class Adapter(DataSamples, nn.Module):
     """Wrap a model for export.
 
     Inputs: those of `input_specs`; mostly one image ``(N, C, H, W)``, C mostly 3, float32, normalised as the data_preprocessor does;
@@ -53,13 +54,8 @@ class Adapter(nn.Module):
         raise NotImplementedError
 
     @classmethod
-    def with_img_shape(cls) -> type[Adapter] | None:
-        """Return the variant that takes where each picture of a padded batch ends; None if the task has none."""
-        return None
-
-    @classmethod
-    def with_pasted_masks(cls) -> type[Adapter] | None:
-        """Return the variant that gives masks of the whole picture; None if the task has none."""
+    def variant(cls, option: str) -> type[Adapter] | None:
+        """Return the subclass for an option of the config (``img_shape``, ``paste``); None if the task has none."""
         return None
 
     @property
@@ -183,31 +179,6 @@ class Adapter(nn.Module):
     def decides_enough(self, raw: tuple[Tensor, ...], image: Tensor) -> bool:
         """Return whether the decisions on a scene are as many as seeded weights should give."""
         return True
-
-    def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
-                        evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return what ``test_step`` gives for an image padded from `size` (height, width) on. Maps are cropped to it already."""
-        return expected, evidence
-
-    def test_data(self, *inputs: Tensor) -> dict[str, Any]:
-        """Return what ``test_step`` computes with behind the data_preprocessor, given what `network_inputs` returns."""
-        return dict(inputs=inputs[0], data_samples=self.data_samples(inputs[0]))
-
-    def testing(self) -> AbstractContextManager[None]:
-        """Let ``test_step`` return what a file does, where it would go on with it."""
-        return nullcontext()
-
-    def unscaled(self, size: tuple[int, int]) -> dict[str, Any]:
-        """Return the metainfo that lets ``test_step`` answer in coordinates of an input of `size`, not of the original picture."""
-        return dict(ori_shape=size, scale_factor=(1.0, 1.0))
-
-    def data_samples(self, image: Tensor) -> list[Any]:
-        """Return OpenMMLab's data samples for ``test_step`` on `image`. There is one, unpadded, for each picture of the batch."""
-        raise NotImplementedError
-
-    def read(self, samples: list[Any]) -> dict[str, Tensor]:
-        """Convert the data samples of ``test_step`` or ``predict`` to the ``final`` outputs by name."""
-        raise NotImplementedError
 
     def notes(self) -> dict[str, Any]:
         """Return what the user of the file must do outside it. The manifest lists it; sliding windows are an example."""

@@ -47,21 +47,21 @@ def build_adapter(model: nn.Module, task: str | None = None, outputs: str = 'fin
     """
     cls = _class_for(model, task)
     if img_shape:
-        cls = _variant(cls, 'with_img_shape', 'export.inputs.img_shape=True')
+        cls = _variant(cls, 'img_shape', 'export.inputs.img_shape=True')
     if masks == 'paste':
-        cls = _variant(cls, 'with_pasted_masks', "export.outputs.masks='paste'")
+        cls = _variant(cls, 'paste', "export.outputs.masks='paste'")
     return (with_mmdeploy_names(cls) if names else cls)(model, outputs, normalize)
 
 
-def _variant(cls: type[Adapter], method: str, option: str) -> type[Adapter]:
+def _variant(cls: type[Adapter], name: str, option: str) -> type[Adapter]:
     """Return the variant of an adapter that an option of the config asks for.
 
     Raises:
         ConfigError: its task has none; the message names those that have.
     """
-    variant: type[Adapter] | None = getattr(cls, method)()
+    variant = cls.variant(name)
     if variant is None:
-        tasks = sorted({known.task for known in ADAPTERS.module_dict.values() if getattr(known, method)() is not None})
+        tasks = sorted({known.task for known in ADAPTERS.module_dict.values() if known.variant(name) is not None})
         raise ConfigError(f'{option} is known for the tasks {", ".join(tasks)}, and this is {cls.task}: leave it out')
     return variant
 

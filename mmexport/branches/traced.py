@@ -29,7 +29,7 @@ from .run import OURS, Site
 _T: Any = Tensor
 # Between the user's line and the question: a size may index a ``ModuleList``, or be a number of ``np.prod``.
 _BETWEEN = torch.nn.ModuleList.__init__.__code__.co_filename, str(Path(np.__file__).parent) + os.sep
-_ASKS = {_T.__index__, _T.__float__, _T.__format__, _T.__str__, _T.__repr__, _T.item, _T.tolist, _T.__array__, _T.numpy}
+_COMPARISONS = {_T.__index__, _T.__float__, _T.__format__, _T.__str__, _T.__repr__, _T.item, _T.tolist, _T.__array__, _T.numpy}
 
 
 class _ValueReads(TorchFunctionMode):
@@ -41,7 +41,7 @@ class _ValueReads(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         # A ratio of sizes is a float; the float of a picture's value is asked for in other ways too, which are recorded.
-        asks = func in _ASKS and isinstance(args[0], Tensor) and not args[0].dim()
+        asks = func in _COMPARISONS and isinstance(args[0], Tensor) and not args[0].dim()
         if asks and (func is _T.__float__ or not args[0].is_floating_point()):
             frame = _beyond(calling_frame(sys._getframe(1)))
             name = frame.f_code.co_filename

@@ -62,7 +62,7 @@ def run(args: SimpleNamespace) -> int:
         print(f'{store.take(json.loads(Path(args.known).read_text()))} rows taken from {args.known}')
     try:
         made = sweep(todo, store, out.resolve(), address=args.address, workers=args.workers, limit_s=args.limit, limit_gb=args.memory,
-                     told=_say, again=args.again)
+                     on_row=_say, again=args.again)
         rows, requested_rows = store.rows(), [store.row(job.row(backend)) for job in todo for backend in job.backends]
     except KeyboardInterrupt:
         print(f'interrupted; {len(store.rows())} rows are in {out / "done.sqlite"}, and the same command goes on from there')

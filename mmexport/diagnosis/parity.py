@@ -19,7 +19,7 @@ from .diagnosis import Diagnosis, Say, class_lines, make_diagnosis
 from .remedies import Reason
 from .tapped import INPUT, Tapped, Values
 
-FOLDED = 'the error disappears when the modules are watched one by one: it is in operators that the format fuses across modules'
+FUSED_ACROSS_MODULES = 'the error disappears when the modules are run one by one: it is in operators that the format fuses across modules'
 
 
 def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor, dynamic: Sequence[str], tolerance: float,
@@ -33,7 +33,7 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
     """
     calls = list_calls(adapter.model, lambda: adapter.run_on(image))
     others = list_calls(adapter.model, lambda: adapter.run_on(example))
-    watch = Watch(backend, adapter, example, dynamic)
+    runner = StageRunner(backend, adapter, example, dynamic)
     at: Call | None = None
     stage, message, tried = '', '', 0
     while True:
@@ -46,14 +46,14 @@ def why_wrong(backend: Backend, adapter: Adapter, example: Tensor, image: Tensor
         if stage and not tapped.counts:
             break
         say(f'watching {len(tapped.counts)} modules in {at or "the model"}')
-        right = watch.eager(tapped, image)
-        stage, values = (stage, watch.values(stage, tapped, image)) if stage else watch.step(tapped, image, right, tolerance, jumps)
+        right = runner.eager(tapped, image)
+        stage, values = (stage, runner.values(stage, tapped, image)) if stage else runner.step(tapped, image, right, tolerance, jumps)
         tried += len(tapped.counts)
         if isinstance(values, str):
             raise Refused(values)
         wrong = first_wrong(right, values, tolerance, jumps)
         if wrong is None and at is None:
-            message = differs(right.outputs, values.outputs, tolerance, jumps) or FOLDED
+            message = differs(right.outputs, values.outputs, tolerance, jumps) or FUSED_ACROSS_MODULES
         if wrong is None or wrong[1] == INPUT:
             # The inputs of its first wrong part are wrong already, or all parts are right: its own code is at fault.
             message = message or (wrong[2] if wrong else '')
@@ -100,7 +100,7 @@ class Refused(Exception):
     """Report that the intermediate form, or the runtime, does not take the sample."""
 
 
-class Watch:
+class StageRunner:
     """Run a `Tapped` adapter in three ways: eager, the intermediate form, and the file."""
 
     def __init__(self, backend: Backend, adapter: Adapter, example: Tensor, dynamic: Sequence[str]) -> None:

@@ -80,7 +80,7 @@ class DiagnosisSession:
             if type(backend).intermediate is Backend.intermediate:
                 continue
             if wrong and check.died:
-                message = f'{wrong.problem}; it is not looked into, for it would end this process too'
+                message = f'{wrong.problem}; not diagnosed: loading the file would crash this process'
                 self.diagnoses.append(make_diagnosis(backend.name, 'file', None, adapter, message, fact=Fact.CRASH))
             elif wrong:
                 with self._looking(f'Looking for where {check.backend} goes wrong', backend.name), self.patches(), adapter.unguarded():

@@ -26,10 +26,10 @@ from ..model.checkpoint import LoadReport
 from ..model.config import export_section, levels_of
 from ..patching import Applied, Environment, patched
 from ..report.facts import Report
-from ..utils.gc import few_collections
+from ..utils.gc import raised_gc_threshold
 from ..utils.precision import exact_arithmetic
 from ..utils.progress import Progress
-from ..utils.skipped import forgotten_afterwards, skipped
+from ..utils.skipped import restore_notes, skipped
 from ..verification.checker_process import waiting
 from ..verification.patched_eager import PatchedEager, patched_rows
 from ..verification.reference import Reference, reference_key
@@ -38,7 +38,7 @@ from ..verification.verify_all import ArtifactVerifier
 from .build import conflicting, guard_tried_sizes, in_words, lower_all
 from .manifest import describe
 from .options import check_options
-from .publish import FAILED, publish_report, stopped_runs_noted
+from .publish import FAILED, publish_report, report_failure_on_exception
 from .staging import default_work_dir, staging_dir
 from .versions import versions
 
@@ -101,7 +101,7 @@ class Exporter:
     def run(self) -> list[Report]:
         """Export every format at every level of outputs; return one report a level. A format that could not be made is a failure in it."""
         facts = dict(config=str(self.cfg.filename), checkpoint=self.checkpoint, device=str(self.device))
-        with exact_arithmetic(), forgotten_afterwards(), stopped_runs_noted(self.work_dir, **facts):
+        with exact_arithmetic(), restore_notes(), report_failure_on_exception(self.work_dir, **facts):
             check_options(self.section, self.work_dir, self.shape)
             self.model, self.fit = self._load()
             stop_gradients(self.model)
@@ -153,7 +153,7 @@ class Exporter:
     def _load(self) -> tuple[nn.Module, LoadReport | None]:
         if self.model is not None:
             return self.model.to(self.device).eval(), self.fit
-        with self.step('Building the model and reading the checkpoint', 'set-up'), few_collections():
+        with self.step('Building the model and reading the checkpoint', 'set-up'), raised_gc_threshold():
             return load_model(self.cfg, self.checkpoint, self.device, self.options)
 
     def _inputs(self, adapter: Adapter) -> Inputs:
@@ -171,7 +171,7 @@ class Exporter:
         return replace(maker.compute(inputs), key=key)
 
     def _audit(self, adapter: Adapter, image: Tensor) -> Audit:
-        with self.step('Looking for tensors on the wrong device'):
+        with self.step('Looking for tensors on the wrong device', 'set-up'):
             audit = preflight(adapter, image, self.device, self.fix)
         stop_where_it_would_fail(audit, self.device, self.fix)
         return audit
@@ -180,7 +180,7 @@ class Exporter:
                example: Tensor) -> Artifact:
         manifest = describe(adapter, example, applied, versions(), self.cfg, self.checkpoint, branches)
         adapter.check_raw = self.checking
-        with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}', 'lowering'), few_collections():
+        with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}', 'lowering'), raised_gc_threshold():
             return backend.lower(adapter, example, staging / backend.name, manifest)
 
     def _patched(self) -> AbstractContextManager[list[Applied]]:

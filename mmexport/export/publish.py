@@ -53,7 +53,7 @@ def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Rep
 
 
 @contextmanager
-def stopped_runs_noted(work_dir: Path, **facts: Any) -> Iterator[None]:
+def report_failure_on_exception(work_dir: Path, **facts: Any) -> Iterator[None]:
     """Let ``report.json`` show a failure after an exception. It would otherwise show the result of an earlier run.
 
     A file of an earlier run stays in its folder, with its own report.

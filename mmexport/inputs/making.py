@@ -142,8 +142,8 @@ class InputMaker:
             scale = pipeline_scale(self.cfg)
             size = scale if scale and within_budget(self.shape, scale) else self.shape[2:]
             if scale and size != scale:
-                self.step.note(f'not checked at the test pipeline\'s own scale, {scale[0]}x{scale[1]}: too large for the time of a check; '
-                               'give --image, and your picture is')
+                self.step.note(f'not checked at the test pipeline\'s own scale, {scale[0]}x{scale[1]}: too large for the time limit of a '
+                               'check. Pictures given by --image are checked at that scale')
             try:
                 photographs[PHOTOGRAPH] = read_photograph(self.cfg, str(PACKAGED), size=size, **common)
             except InputError as exc:  # The test pipeline needs more than a picture, annotations for example; this one is optional.

@@ -115,7 +115,7 @@ class Report:
             device=self.device, task=self.task, outputs=self.outputs, audit=self.audit.as_dict(), fit=self.fit and self.fit.as_dict(),
             patches=[row.as_dict() for row in self.applied],
             artifacts=[dict(backend=a.backend, file=str(a.file), verified=check.passed, reason=check.reason, manifest=a.manifest,
-                            found=check.result, eager_s=check.eager_s,
+                            result=check.result, eager_s=check.eager_s,
                             over_eager=self.over_eager(check))
                        for a, check in zip(self.artifacts, self.checks, strict=True)],
             stages=[row.as_dict() for row in self.stages], pipelines=[row.as_dict() for row in self.pipelines],
@@ -123,7 +123,7 @@ class Report:
             branches=self.branches.as_dict(), size_rules=asdict(self.plan.rules) if self.plan else None, notes=list(self.notes),
             floors={name: dict(floors) for name, floors in self.floors.items()}, tolerance=self.tolerance,
             failures=dict(self.failures), diagnoses=[row.as_dict() for row in self.diagnoses],
-            seconds=dict(self.seconds), versions=dict(self.versions))
+            seconds=dict(self.seconds), seconds_by_kind=self.time_by_kind, versions=dict(self.versions))
 
     def lines(self, verbose: bool = False) -> Iterator[str]:
         """Yield the lines for a terminal; `verbose` shows every row of formats that pass too."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-# A channel that hardly varies would otherwise be multiplied by about 1000, rounding errors too, rounding included.
+# Without it a nearly constant channel, and its rounding error, would be multiplied by about 1000.
 VARIANCE_FLOOR = 1e-2
 EIGENVALUE_FLOOR = 1e-2
 LOGIT_STD = 3.0

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-HEAD = '''# The zoo
+HEAD = '''# Model zoo
 
 Written by `tools/sweep.py`. Of each folder of a package's configs the smallest model, and every kind of backbone; seeded weights
 (`make_checkpoint`); each exported as `tools/export.py --outputs final raw` does it ({shape}), and each file checked in a fresh
 process against the unpatched eager model on that command's own inputs. `final` is the largest share of pixels that differ (or the
 largest error of scale, where the outputs are no label maps), `raw` the largest error of an output's scale, over all inputs; `sizes` are
-the heights that were tried; `/eager` is the time of a call of `raw` over eager's, one thread, beside other jobs: no measure of speed.
+the heights that were tried; `/eager` is the time of a call of `raw` over eager's, one thread, beside other jobs: do not
+use it to compare speeds.
 '''
 
 

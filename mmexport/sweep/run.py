@@ -16,20 +16,20 @@ from .plan import Job
 from .store import Store
 from .work import work
 
-Told = Callable[[dict[str, Any], int, int], None]
+OnRow = Callable[[dict[str, Any], int, int], None]
 
 
 def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | None = None, workers: int | None = None,
-          limit_s: float = 3600, limit_gb: float = 10, told: Told = lambda row, done, all_: None,
-          do: Callable[..., list[dict[str, Any]]] = work, again: bool = False) -> int:
+          limit_s: float = 3600, limit_gb: float = 10, on_row: OnRow = lambda row, done, all_: None,
+          run_job: Callable[..., list[dict[str, Any]]] = work, again: bool = False) -> int:
     """Run the jobs without rows in the store, and return how many rows were made; interrupted, it can be resumed.
 
     Args:
         folder: where the seeded weights lie; every machine of a cluster must see it.
         address: of a Ray cluster; None starts one here, with `workers` of one core each.
-        do: makes the rows of a job, one a format, on a worker.
+        run_job: makes the rows of a job, one a format, on a worker.
         again: do what failed once more. What ran out of time or memory is, without that, where there is more of it now.
-        told: is called with each row, the number of rows done and the number of all.
+        on_row: is called with each row, the number of rows done and the number of all.
     """
     missing = [job for job in (_what_is_missing(job, store, limit_s, limit_gb, again) for job in todo) if job.backends]
     count = sum(len(job.backends) for job in todo)
@@ -39,7 +39,7 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
         return stored
     with _ray(address, workers) as ray:
         # A worker that is killed is started again, once; what a job's own process does is the business of `work`.
-        remote = ray.remote(num_cpus=1, max_retries=1, retry_exceptions=False)(do)
+        remote = ray.remote(num_cpus=1, max_retries=1, retry_exceptions=False)(run_job)
         waiting = {remote.remote(job.as_dict(), str(weights_of(job, folder)), limit_s, limit_gb): job for job in missing}
         while waiting:
             ready, _ = ray.wait(list(waiting), num_returns=1)
@@ -58,7 +58,7 @@ def sweep(todo: Sequence[Job], store: Store, folder: Path, *, address: str | Non
                 if not lost:
                     store.keep(row)
                     stored += 1
-                told(row, done, count)
+                on_row(row, done, count)
     return stored
 
 

@@ -10,11 +10,11 @@ MANY = 50_000
 
 
 @contextmanager
-def few_collections() -> Iterator[None]:
+def raised_gc_threshold() -> Iterator[None]:
     """Raise the threshold of the garbage collector inside the block.
 
-    Imports and tracing make a great many objects that stay, and collections visit them again and again. Not for the network's own passes,
-    where a cycle that waits may hold large tensors.
+    Imports and tracing make a great many objects that stay, and every collection visits them. Do not use it around forward passes:
+    cycles that are not collected may hold large tensors.
     """
     before = gc.get_threshold()
     # 0 means that the user disabled collections.

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-KINDS = ('set-up', 'lowering', 'making inputs', 'checking')
+RUNNING = 'running eager'
+KINDS = ('set-up', 'lowering', 'making inputs', RUNNING, 'checking')
 
 
 class Progress:
@@ -17,7 +18,7 @@ class Progress:
         self.quiet = quiet
         self.seconds: dict[str, float] = {}
         self.status: Any = None
-        # Seconds of set-up, of lowering, of making inputs, and of what only checking needs.
+        # Seconds of the steps of each of `KINDS`.
         self.by_kind: dict[str, float] = dict.fromkeys(KINDS, 0.0)
         # Sentences for the report.
         self.notes: list[str] = []
@@ -42,3 +43,8 @@ class Progress:
     def note(self, sentence: str) -> None:
         """Keep `sentence` for the report."""
         self.notes.append(sentence)
+
+
+def counted(count: int, word: str) -> str:
+    """Return ``1 input``, ``2 inputs``."""
+    return f'{count} {word}' if count == 1 else f'{count} {word}s'

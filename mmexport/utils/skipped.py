@@ -20,7 +20,7 @@ def skipped() -> list[str]:
 
 
 @contextmanager
-def forgotten_afterwards() -> Iterator[None]:
+def restore_notes() -> Iterator[None]:
     """Remove at the end of a run what was noted during it. What was noted before, while backends were built, holds for all runs."""
     before = dict(_lines)
     try:

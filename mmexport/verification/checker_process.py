@@ -23,8 +23,8 @@ class CheckerProcess:
     def __init__(self, backend: str, scratch: Path, runner: Path | None = None) -> None:
         self.backend = backend
         scratch.mkdir(parents=True, exist_ok=True)
-        self._said = scratch / f'{backend}.stderr'
-        with self._said.open('wb') as stderr:
+        self._stderr_file = scratch / f'{backend}.stderr'
+        with self._stderr_file.open('wb') as stderr:
             self._child = subprocess.Popen([sys.executable, str(CHECKER), '--wait-for', backend,
                                             *([str(runner)] if runner else [])], stdin=subprocess.PIPE,
                                            stdout=subprocess.DEVNULL, stderr=stderr, text=True)
@@ -33,15 +33,15 @@ class CheckerProcess:
         """Pass `arguments` to the checker, once for each process; return its exit code and stderr."""
         # The process may have ended while it waited: then its exit code and its stderr are the result.
         self._child.communicate(json.dumps(list(arguments)) + '\n')
-        return self._child.returncode, self._said.read_text(errors='replace')
+        return self._child.returncode, self._stderr_file.read_text(errors='replace')
 
     @property
-    def unasked(self) -> bool:
+    def idle(self) -> bool:
         return self._child.stdin is not None and not self._child.stdin.closed
 
     def close(self) -> None:
         """End the process if it was never asked."""
-        if self.unasked:
+        if self.idle:
             self._child.kill()
             self._child.communicate()
 

@@ -14,12 +14,12 @@ from ..checker.check import EAGER
 from ..checker.samples import Sample
 from ..inputs.real_image import PHOTOGRAPH
 from ..inputs.shapes import SAME
+from ..utils.progress import RUNNING, Progress, counted
 from .eager_run import inputs_by_name, run_eager
 from .network_runs import NetworkRuns
 from .noise_floor import NUDGE, floors_of, model_floors, move_off_thresholds, noise
 
 if TYPE_CHECKING:
-    from ..utils.progress import Progress
     from .verify import Verification
 
 CLOSER = 9
@@ -41,7 +41,7 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
 
     The share of units that the noise alone moves beyond the tolerance is the model's own floor: masked attention compares a sigmoid
     with 0.5, PointRend takes the top k, and both turn rounding into jumps that no export can avoid. Where the first noise moves nothing
-    in any image, the others are left out: the model has no such jumps, or few, which `second_look` handles. A synthetic image
+    in any image, the others are left out: the model has no such jumps, or few, which `recomputed_floors` handles. A synthetic image
     on which the model has a few close calls is first moved off them.
 
     Args:
@@ -104,7 +104,7 @@ def _close_calls(adapter: Adapter, runs: NetworkRuns, name: str, image: Tensor) 
     return runs.count_near_thresholds(adapter, name, *adapter.network_inputs(image.clone()))
 
 
-def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
+def recomputed_floors(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
                 step: Progress) -> list[Sample] | None:
     """Compute floors with more noises for samples in which only the file jumps. None if there are none.
 
@@ -119,7 +119,7 @@ def second_look(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Ve
     if not suspects or len(samples) > 1 and suspects == {sample.name for sample in samples}:
         return None
     trials, runs = range(100, 100 + CLOSER), NetworkRuns()
-    with step(f'Running eager on {len(suspects)} inputs with {CLOSER} more noises'):
+    with step(f'Running eager on {counted(len(suspects), "input")} with {CLOSER} more noises', RUNNING):
         return [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), trials, tolerance, runs,
                                                CLOSER_TOLERANCE))
                 if sample.name in suspects else sample for sample in samples]

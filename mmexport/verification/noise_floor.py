@@ -1,8 +1,8 @@
 """Measure what rounding alone moves in eager: its noise floors, and comparisons that it may decide the other way.
 
-Masked attention asks ``sigmoid < 0.5`` of every cell of every layer. Of a small picture's 1e5 cells one may lie within rounding of the
-threshold; whether it flips depends on the processor, and then outputs of many queries move, in a patched model or a file that
-is right. A noise of 1e-6 finds such a cell by luck only, so that eager itself is asked how many it has, and inputs are moved off them.
+Masked attention compares ``sigmoid`` with 0.5 in every cell of every layer. Of a small picture's 1e5 cells one may lie within rounding of
+the threshold; whether it flips depends on the processor, and then outputs of many queries move, in a patched model or a file that is right.
+A noise of 1e-6 finds such a cell by chance only, so the comparisons near a threshold are counted in eager, and inputs are moved off them.
 """
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ WIDTH = 2e-5
 # Where an input has more such comparisons, hardly any other input of its size has none.
 FEW, TRIES = 3, 8
 NUDGE = 1e-2
-_ASKS = {overload for packet in (torch.ops.aten.lt, torch.ops.aten.le, torch.ops.aten.gt, torch.ops.aten.ge)
-         for overload in (packet.Scalar, packet.Tensor)}
+_COMPARISONS = {overload for packet in (torch.ops.aten.lt, torch.ops.aten.le, torch.ops.aten.gt, torch.ops.aten.ge)
+                for overload in (packet.Scalar, packet.Tensor)}
 
 
 class NearThresholdCounter(TorchDispatchMode):
@@ -43,7 +43,7 @@ class NearThresholdCounter(TorchDispatchMode):
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if func in _ASKS and isinstance(args[0], Tensor) and args[0].is_floating_point() and args[0].numel():
+        if func in _COMPARISONS and isinstance(args[0], Tensor) and args[0].is_floating_point() and args[0].numel():
             one, other = args[0], args[1]
             scale = max(float(one.abs().max()), float(other.abs().max() if isinstance(other, Tensor) else abs(other)))
             self.count += int(((one - other).abs() < WIDTH * scale).sum())

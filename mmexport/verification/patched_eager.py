@@ -12,12 +12,12 @@ from ..adapters import Adapter
 from ..checker.compare import Comparison, compare
 from ..checker.samples import Sample
 from ..inputs.shapes import SAME
+from ..utils.progress import RUNNING, Progress
 from .eager_run import run_eager
 from .network_runs import NetworkRuns
 from .noise_floor import model_floors
 
 if TYPE_CHECKING:
-    from ..utils.progress import Progress
     from .verify import Verification
 
 
@@ -39,7 +39,7 @@ class PatchedEager:
         """Add the outputs of patched eager to small samples; call it where the patches are applied."""
         if not samples:
             return samples
-        with self.step('Running patched eager'):
+        with self.step('Running patched eager', RUNNING):
             return with_patched(adapter, samples, self.device, self.runs)
 
     def run_where_failed(self, adapter: Adapter, samples: list[Sample], checks: Sequence[Verification]) -> list[Sample]:
@@ -47,7 +47,7 @@ class PatchedEager:
         failed = {name for check in checks for name in check.failed_samples}
         if all(sample.patched for sample in samples if sample.name in failed):
             return samples
-        with self.step('Running patched eager where a file is wrong'), self.patched():
+        with self.step('Running patched eager where a file is wrong', RUNNING), self.patched():
             return with_patched(adapter, samples, self.device, self.runs, failed)
 
 
@@ -56,8 +56,7 @@ def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.devi
     """Add the outputs of the patched eager model to the samples `names`; call it inside `patched`.
 
     Args:
-        names: None for all but large ones and the second scene of the traced size: what patched eager answers is asked to find the place
-            of a fault, and where a file is right there is none.
+        names: None for all but large ones and the second scene of the traced size: patched outputs are needed only to locate a fault.
     """
     if names is None:
         limit = samples[0].image.numel()

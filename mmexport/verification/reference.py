@@ -48,7 +48,7 @@ class Reference:
 
 
 def reference_key(adapter: Adapter, *options: Any) -> str:
-    """Return a digest of the model's weights, the class of the adapter, and `options`. These have a representation."""
+    """Return a digest of weights, adapter class and `options`, which must have a stable ``repr``."""
     digest = hashlib.blake2b(f'{type(adapter).__qualname__} {options!r}'.encode(), digest_size=16)
     for name, tensor in adapter.model.state_dict().items():
         digest.update(f'{name} {tensor.dtype} {tuple(tensor.shape)}'.encode())

@@ -20,7 +20,7 @@ from ..inputs.making import WINDOWS, Inputs
 from ..inputs.real_image import PHOTOGRAPH, Photograph
 from ..inputs.shapes import SAME, TRACED, Plan, open_axes
 from ..inputs.synthetic import PLAIN, picture
-from ..utils.progress import Progress
+from ..utils.progress import RUNNING, Progress, counted
 from .branch_search import BranchSearch
 from .expected import expect
 from .network_runs import NetworkRuns
@@ -81,7 +81,7 @@ class ReferenceMaker:
         common: dict[str, Any] = dict(as_given=(*inputs.photographs, WINDOWS), once=[
             name for name, image in images.items() if name == PHOTOGRAPH
             or image.shape[0] * image.shape[2] * image.shape[3] > max(area, ALWAYS_SMALL)])
-        with self.step(f'Running eager on {len(images)} inputs, and up to {noises} noises of each'):
+        with self.step(f'Running eager on {counted(len(images), "input")}, and up to {noises} noises of each', RUNNING):
             # The smallest first: whether recording branches changes the outputs is compared on the first one.
             for name, image in sorted(images.items(), key=lambda item: item[1].numel()):
                 try:
@@ -113,7 +113,7 @@ class ReferenceMaker:
         images = {f'decisive {number}': attempt.image for number, attempt in enumerate(attempts, 1) if attempt.image is not None}
         if not images:
             return []
-        with self.step(f'Running eager on {len(images)} inputs on which more classes are decided'):
+        with self.step(f'Running eager on {counted(len(images), "input")} on which more classes are decided', RUNNING):
             return [sample for sample in self._expect(images, as_given=images) if self._decides_clearly(sample)]
 
     def _decides_clearly(self, sample: Sample) -> bool:
@@ -149,7 +149,7 @@ class ReferenceMaker:
     def _test_steps(self, samples: Sequence[Sample], inputs: Inputs) -> tuple[list[PipelineCheck], dict[str, BranchRun]]:
         """Run OpenMMLab's own ``test_step`` on every sample, unpatched; returns the checks, and what it decided by sample."""
         runs: dict[str, BranchRun] = {}
-        with self.step("Running the model's own test_step"):
+        with self.step("Running the model's own test_step", RUNNING):
             checks = [self._check(sample, runs, inputs.photographs.get(sample.name)) for sample in samples if sample.name != WINDOWS]
             return checks + [check_slid(self.adapter, sample, inputs.slid, self.tolerance)
                              for sample in samples if sample.name == WINDOWS and inputs.slid is not None], runs

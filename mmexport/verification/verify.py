@@ -79,26 +79,26 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
     """
     scratch.mkdir(parents=True, exist_ok=True)
     runner = backend_class(artifact.backend).runner_file()
-    everything, answer = scratch / 'all_samples.npz', scratch / 'answers.json'
+    samples_file, result_file = scratch / 'all_samples.npz', scratch / 'answers.json'
     failed = first.failed_samples if first else {sample.name for sample in samples}
     repeated = [sample for sample in samples if sample is samples[0] or sample.name in failed]
-    write_samples(everything, repeated, _extra(samples, tolerance))
-    arguments = [str(artifact.folder), '--samples', str(everything), '--device', str(device), '--out', str(answer), '--trust',
+    write_samples(samples_file, repeated, _extra(samples, tolerance))
+    arguments = [str(artifact.folder), '--samples', str(samples_file), '--device', str(device), '--out', str(result_file), '--trust',
              *(['--raw', str(raw)] if raw else []), '--runner', str(runner),
              *(['--kind', *(f'{name}={file}' for name, file in other_kinds().items())] if other_kinds() else [])]
-    ready = started if started and started.unasked and started.backend == artifact.backend else None
+    ready = started if started and started.idle and started.backend == artifact.backend else None
     with nullcontext(ready) if ready else waiting(artifact.backend, scratch, runner) as process:
         code, stderr = process.run(arguments)
-    everything.unlink()
-    if not answer.is_file():
+    samples_file.unlink()
+    if not result_file.is_file():
         # A negative code is a signal: a crash, or the system's out-of-memory killer.
         problem = (f"the process that checks {artifact.file.name} {'died' if code < 0 else 'ended'} with code {code}: "
                    f'{(stderr.strip() or "(no message)").splitlines()[-1][:300]}')
         row = Comparison(ALL, ALL, EAGER, COUNT, tolerance, problem=problem)
         return Verification(artifact.backend, dict(stale=None, rows=[row.as_dict()], vacuous={}, little_change={}, classes=None,
                                                    died=code < 0))
-    result = json.loads(answer.read_text())
-    answer.unlink()
+    result = json.loads(result_file.read_text())
+    result_file.unlink()
     if first and not result['stale']:
         names = {sample.name for sample in repeated}
         earlier_rows = [row.as_dict() for row in first.rows if row.sample not in names]

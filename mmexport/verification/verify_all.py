@@ -14,7 +14,7 @@ from ..checker.samples import Sample
 from ..utils.progress import Progress
 from .checker_process import CheckerProcess
 from .eager_run import typical_seconds
-from .expected import second_look
+from .expected import recomputed_floors
 from .verify import Verification, verify
 
 RAW_SAMPLES = 4
@@ -41,7 +41,7 @@ class ArtifactVerifier:
         samples = _with_few_raw(samples)
         with self.step('Checking in a fresh process'):
             checks = [self._checked(artifact, samples, scratch, checker) for artifact in artifacts]
-        closer = second_look(self.adapter, samples, checks, self.tolerance, self.device, self.step)
+        closer = recomputed_floors(self.adapter, samples, checks, self.tolerance, self.device, self.step)
         if closer is None:
             return checks, samples
         with self.step('Checking again, with the floors of a closer look'):

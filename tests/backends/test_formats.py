@@ -67,7 +67,7 @@ def test_a_folder_is_checked_from_its_files_alone(report: Report, name: str) -> 
         command.append('--trust')
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
     actual = json.loads((folder / 'report.json').read_text())
-    assert next(row for row in actual['artifacts'] if row['backend'] == name)['found']['foreign_modules'] == []
+    assert next(row for row in actual['artifacts'] if row['backend'] == name)['result']['foreign_modules'] == []
 
 
 def test_weights_beside_the_graph_are_part_of_the_file(report: Report, tmp_path: Path) -> None:

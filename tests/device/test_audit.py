@@ -136,7 +136,7 @@ def test_a_registered_tensor_that_apply_leaves_behind() -> None:
     assert audit.findings[0].op == 'mul'
 
 
-def test_parts_that_really_lie_elsewhere_are_told_without_a_run() -> None:
+def test_misplaced_parts_are_reported_without_a_run() -> None:
     adapter = build_adapter(build_model(tiny('fcn')))
     adapter.model.decode_head.conv_seg.to('meta')  # type: ignore[union-attr,operator]
     audit = audit_adapter(adapter, picture(SHAPE, 0, adapter), torch.device('cpu'))

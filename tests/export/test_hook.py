@@ -15,7 +15,7 @@ def test_hook_exports_and_checks_the_checkpoint_after_training(tmp_path: Path) -
     import json
     report = json.loads(place.read_text())
     assert report['checkpoint'].endswith('iter_4.pth')
-    rows = report['artifacts'][0]['found']['rows']
+    rows = report['artifacts'][0]['result']['rows']
     assert rows
     assert all(row['passed'] for row in rows if row['stage'] == 'artifact vs eager')
     assert report['fit']['missing'] == []

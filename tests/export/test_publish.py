@@ -13,7 +13,7 @@ from mmexport import Exporter
 from mmexport.artifact import Artifact
 from mmexport.checker.samples import Sample, read_samples
 from mmexport.errors import CheckpointError, VerificationError
-from mmexport.export.publish import publish_report, stopped_runs_noted
+from mmexport.export.publish import publish_report, report_failure_on_exception
 from mmexport.export.staging import link, publish, staging_dir
 from mmexport.report.facts import Report
 from mmexport.verification.verify import keep_samples
@@ -134,7 +134,7 @@ def test_a_run_that_stops_early_is_what_the_report_says(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / 'report.json').write_text('{"passed": true}')
     link(tmp_path / 'report.json', 'torchscript/report.json')
-    with pytest.raises(CheckpointError), stopped_runs_noted(tmp_path, checkpoint='other.pth'):
+    with pytest.raises(CheckpointError), report_failure_on_exception(tmp_path, checkpoint='other.pth'):
         raise CheckpointError('other.pth has 3 of 80 keys')
     message = json.loads((tmp_path / 'report.json').read_text())
     assert (message['passed'], message['checkpoint']) == (False, 'other.pth')
@@ -143,6 +143,6 @@ def test_a_run_that_stops_early_is_what_the_report_says(tmp_path: Path) -> None:
 
 
 def test_a_run_that_stops_in_an_empty_folder_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError), stopped_runs_noted(tmp_path):
+    with pytest.raises(CheckpointError), report_failure_on_exception(tmp_path):
         raise CheckpointError('none')
     assert list(tmp_path.iterdir()) == []

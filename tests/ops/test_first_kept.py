@@ -34,7 +34,7 @@ def expected(boxes: Tensor, taking: Tensor, limit: int, threshold: float, offset
 @pytest.mark.parametrize('form', ['script', 'while_loop'])
 @pytest.mark.parametrize('count', [1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 700])
 @pytest.mark.parametrize('limit', [3, 100])
-def test_they_are_those_of_the_reference_kernel(count: int, limit: int, form: str) -> None:
+def test_suppression_equals_the_reference_kernel(count: int, limit: int, form: str) -> None:
     for seed in range(3):
         boxes, taking = crowd(seed, count)
         threshold, offset = [0.5, 0.3, 0.65][seed], seed % 2

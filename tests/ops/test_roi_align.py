@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mmexport.backends.exported.from_trace import traced_graph
 from mmexport.backends.onnx.internals.converting import converted
-from mmexport.backends.openvino.internals import as_it_reads, extensions
+from mmexport.backends.openvino.internals import extensions, rewritten_for_openvino
 from mmexport.ops.op import form_of, with_forms
 from mmexport.ops.roi_align import Settings, roi_align
 from mmexport.ops.roi_align.reference import roi_align_forward
@@ -157,7 +157,7 @@ def test_the_onnx_graph_of_a_trace_has_the_operator(aligned: bool) -> None:
 def test_openvino_has_the_operator(ratio: int, aligned: bool) -> None:
     openvino = pytest.importorskip('openvino', reason='openvino is not installed')
     options = settings(ratio, aligned)
-    model = openvino.convert_model(as_it_reads(program(options, 'operator')), extension=extensions())
+    model = openvino.convert_model(rewritten_for_openvino(program(options, 'operator')), extension=extensions())
     assert sum(node.get_type_name() == 'ROIAlign' for node in model.get_ops()) == 4
     run = openvino.compile_model(model, 'CPU', {'INFERENCE_PRECISION_HINT': 'f32'})
     maps, rois, level = pyramid(1, 256, 320, 2, 70)

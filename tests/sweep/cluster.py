@@ -17,14 +17,14 @@ def main(folder: Path) -> int:
     store = Store(folder / 'done.sqlite', UNDER)
     killed: list[Any] = []
 
-    def told(row: dict[str, Any], done: int, of: int) -> None:
+    def on_row(row: dict[str, Any], done: int, of: int) -> None:
         print(f'{done}/{of}', flush=True)
         if done == 4:
             cluster.remove_node(nodes[0], allow_graceful=False)
             killed.append(nodes[0])
 
     try:
-        sweep(jobs(24), store, folder, address=cluster.address, do=noted, told=told)
+        sweep(jobs(24), store, folder, address=cluster.address, run_job=noted, on_row=on_row)
     finally:
         store.close()
         cluster.shutdown()

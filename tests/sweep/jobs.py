@@ -28,8 +28,8 @@ def noted(spec: dict[str, Any], weights: str, limit_s: float, limit_gb: float) -
 def main(folder: Path, count: int, workers: int = 1) -> int:
     store = Store(folder / 'done.sqlite', UNDER)
     try:
-        return sweep(jobs(count), store, folder, workers=workers, do=noted,
-                     told=lambda row, done, of: print(f'{done}/{of}', flush=True))
+        return sweep(jobs(count), store, folder, workers=workers, run_job=noted,
+                     on_row=lambda row, done, of: print(f'{done}/{of}', flush=True))
     finally:
         store.close()
 

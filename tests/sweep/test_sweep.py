@@ -31,7 +31,7 @@ def test_failed_rows_run_again_on_request_or_higher_limits(tmp_path: Path) -> No
     store.keep(other.row('torchscript', passed=False, reason='wrong'))
 
     def made(**options: Any) -> int:
-        return sweep([job, other], store, tmp_path, workers=1, do=fails, **options)
+        return sweep([job, other], store, tmp_path, workers=1, run_job=fails, **options)
 
     assert made(limit_s=10, limit_gb=8) == 0
     assert made(limit_s=20, limit_gb=8) == 1
@@ -47,9 +47,10 @@ def test_only_the_formats_that_are_missing_are_done(tmp_path: Path) -> None:
     job = Job('mmseg::test/0.py', ('torchscript', 'onnx', 'openvino'))
     store = Store(tmp_path / 'done.sqlite', quick.UNDER)
     store.keep(job.row('onnx', passed=True, reason=None))
-    told: list[tuple[str, int, int]] = []
-    assert sweep([job], store, tmp_path, workers=1, do=quick.noted, told=lambda row, done, of: told.append((row['backend'], done, of))) == 2
-    assert told == [('torchscript', 2, 3), ('openvino', 3, 3)]
+    reported: list[tuple[str, int, int]] = []
+    assert sweep([job], store, tmp_path, workers=1, run_job=quick.noted,
+                 on_row=lambda row, done, of: reported.append((row['backend'], done, of))) == 2
+    assert reported == [('torchscript', 2, 3), ('openvino', 3, 3)]
     # Another shape, or pictures of the user's, are another question.
     assert store.row(Job('mmseg::test/0.py', ('onnx',), (256, 256)).row('onnx')) is None
     assert store.row(Job('mmseg::test/0.py', ('onnx',), None, ('a.png',)).row('onnx')) is None

@@ -54,7 +54,7 @@ def test_export_then_verify_from_the_folder_alone(project: Path, tmp_path: Path,
     report = json.loads((tmp_path / 'w' / 'report.json').read_text())
     assert report['passed'] is True
     assert report['versions']['mmcv_ops'] in ('stand-in', 'compiled')
-    assert report['artifacts'][0]['found']['foreign_modules'] == []
+    assert report['artifacts'][0]['result']['foreign_modules'] == []
     assert report['artifacts'][0]['manifest']['torchscript']['fused']['conv_bn_folded'] > 0
     folder = tmp_path / 'w' / 'torchscript'
     assert sorted(path.name for path in folder.iterdir()) == ['manifest.json', 'model.pt', 'report.json', 'samples.npz']

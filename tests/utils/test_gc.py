@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mmexport.utils.gc import MANY, few_collections
+from mmexport.utils.gc import MANY, raised_gc_threshold
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def _as_it_was() -> Iterator[None]:
 
 def test_collections_are_seldom_inside_and_as_before_afterwards() -> None:
     gc.set_threshold(500, 7, 8)
-    with pytest.raises(ValueError, match='half-way'), few_collections():
+    with pytest.raises(ValueError, match='half-way'), raised_gc_threshold():
         assert gc.get_threshold() == (MANY, 7, 8)
         raise ValueError('half-way')
     assert gc.get_threshold() == (500, 7, 8)
@@ -32,7 +32,7 @@ def test_containers_that_stay_are_not_visited_again_and_again() -> None:
 
     gc.set_threshold(700, 10, 10)
     often = collections()
-    with few_collections():
+    with raised_gc_threshold():
         seldom = collections()
     assert often >= 20 and seldom <= 1
 
@@ -40,6 +40,6 @@ def test_containers_that_stay_are_not_visited_again_and_again() -> None:
 @pytest.mark.parametrize('first', [0, MANY * 10])
 def test_a_user_who_has_fewer_keeps_them(first: int) -> None:
     gc.set_threshold(first, 10, 10)
-    with few_collections():
+    with raised_gc_threshold():
         assert gc.get_threshold() == (first, 10, 10)
     assert gc.get_threshold() == (first, 10, 10)

@@ -22,7 +22,7 @@ def test_each_fast_path_is_named_once_with_its_first_reason(monkeypatch: pytest.
 def test_a_run_leaves_no_lines_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, '_lines', {})
     skip('what a backend needs', 'reason')
-    with module.forgotten_afterwards():
+    with module.restore_notes():
         skip('a fast path of this model', 'reason')
         assert len(skipped()) == 2
     assert skipped() == ['slower than usual: what a backend needs was skipped: reason']

@@ -16,7 +16,7 @@ def alive(process: CheckerProcess) -> bool:
 
 def test_the_process_ends_when_it_is_not_used(tmp_path: Path) -> None:
     with waiting('torchscript', tmp_path) as process:
-        assert alive(process) and process.unasked
+        assert alive(process) and process.idle
     assert not alive(process)
 
 
@@ -24,7 +24,7 @@ def test_what_it_finds_wrong_is_said(tmp_path: Path) -> None:
     with waiting('torchscript', tmp_path) as process:
         code, message = process.run([str(tmp_path / 'nothing'), '--device', 'cpu'])
         assert code == 2 and 'nothing' in message and 'cannot be checked' in message
-        assert not process.unasked
+        assert not process.idle
 
 
 def test_one_that_died_while_it_waited_is_an_answer(tmp_path: Path) -> None:

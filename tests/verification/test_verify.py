@@ -45,14 +45,14 @@ class Unsteady(nn.Module):
 class InProcess:
     """Check in this process instead of a fresh one."""
 
-    def __init__(self, backend: str = 'torchscript', answers: tuple[int, str] | None = None, unasked: bool = True) -> None:
-        self.backend, self.answers, self.unasked, self.asked = backend, answers, unasked, list[list[str]]()
+    def __init__(self, backend: str = 'torchscript', answers: tuple[int, str] | None = None, idle: bool = True) -> None:
+        self.backend, self.answers, self.idle, self.asked = backend, answers, idle, list[list[str]]()
         self.samples: list[str] = []
 
     def run(self, asked: Sequence[str]) -> tuple[int, str]:
         self.asked.append(list(asked))
         self.samples = [sample.name for sample in read_samples(Path(asked[2]))[0]]
-        self.unasked = False
+        self.idle = False
         return self.answers or (main(asked), '')
 
 
@@ -115,7 +115,7 @@ def test_verify_without_result_file_fails(code: int, said: str, problem: str, di
     assert not (tmp_path / 'scratch' / 'deep' / 'all_samples.npz').exists()
 
 
-@pytest.mark.parametrize('given', [None, InProcess(backend='onnx'), InProcess(unasked=False)])
+@pytest.mark.parametrize('given', [None, InProcess(backend='onnx'), InProcess(idle=False)])
 def test_verify_starts_a_process_if_none_fits(given: InProcess | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started, process = [], InProcess()
 

@@ -37,7 +37,7 @@ def test_after_a_closer_look_only_what_failed_is_checked_again(verifier: Artifac
 
     closer = list(SAMPLES)
     monkeypatch.setattr('mmexport.verification.verify_all.verify', verify)
-    monkeypatch.setattr('mmexport.verification.verify_all.second_look', lambda *args: closer)
+    monkeypatch.setattr('mmexport.verification.verify_all.recomputed_floors', lambda *args: closer)
     artifacts: list[Any] = [SimpleNamespace(backend=name, folder=Path('absent')) for name in ('torchscript', 'onnx')]
     checks, samples = verifier.verify(artifacts, SAMPLES, tmp_path, None)
     assert requested == ['torchscript', 'onnx', 'onnx']
@@ -50,7 +50,7 @@ def test_a_time_is_put_beside_one_that_eager_took_then(verifier: ArtifactVerifie
     actual = dict(rows=[], stale=None, vacuous={})
     answers = iter([dict(actual, p50_s=1.0), actual])
     monkeypatch.setattr('mmexport.verification.verify_all.verify', lambda artifact, *rest: Verification(artifact.backend, next(answers)))
-    monkeypatch.setattr('mmexport.verification.verify_all.second_look', lambda *args: None)
+    monkeypatch.setattr('mmexport.verification.verify_all.recomputed_floors', lambda *args: None)
     artifacts: list[Any] = [SimpleNamespace(backend=name, folder=Path('absent')) for name in ('torchscript', 'onnx')]
     checks, _ = verifier.verify(artifacts, SAMPLES, tmp_path, None)
     assert [(check.over_eager, check.eager_s) for check in checks] == [(0.5, 2.0), (None, None)]

@@ -37,7 +37,7 @@ class CenterDetection(Detection):
     map_names = ('heatmap', 'sizes', 'offsets')
 
     @classmethod
-    def with_img_shape(cls) -> type[Adapter] | None:
+    def variant(cls, option: str) -> type[Adapter] | None:
         return None
 
     @classmethod

@@ -100,9 +100,9 @@ class Detection(Adapter):
         return tuple(level for group in maps for level in group)
 
     @classmethod
-    def with_img_shape(cls) -> type[Adapter] | None:
+    def variant(cls, option: str) -> type[Adapter] | None:
         from .padded import with_img_shape
-        return with_img_shape(cls)
+        return with_img_shape(cls) if option == 'img_shape' else None
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         return self.kept_within(raw, self.sizes_of(image))

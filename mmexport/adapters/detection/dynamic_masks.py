@@ -74,13 +74,10 @@ class DynamicMasks(Detection):
         raise NotImplementedError
 
     @classmethod
-    def with_img_shape(cls) -> type[Adapter] | None:
+    def variant(cls, option: str) -> type[Adapter] | None:
         from .padded import Padded
-        return type(f'{cls.__name__}Padded', (cls, Padded), {'__doc__': cls.__doc__})
-
-    @classmethod
-    def with_pasted_masks(cls) -> type[Adapter] | None:
-        return cls
+        # Its masks are those of the whole picture.
+        return cls if option == 'paste' else type(f'{cls.__name__}Padded', (cls, Padded), {'__doc__': cls.__doc__})
 
     @property
     def specs(self) -> tuple[OutputSpec, ...]:

@@ -1,7 +1,7 @@
 """Compute the masks of detections by the mask heads of a RoI head.
 
 Sources: mmdet/models/roi_heads: standard_roi_head.py, cascade_roi_head.py, htc_roi_head.py, mask_scoring_roi_head.py,
-mask_heads/fcn_mask_head.py. Into the picture they come in `pasted_masks`, or by `results` outside of the file.
+mask_heads/fcn_mask_head.py. `pasted_masks` pastes them inside the graph, `results` outside the file.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .regions import HYBRID, Features, rois_of, stages_of
 ROI_METHODS = ('predict_mask', '_mask_forward')
 METHODS = ('predict_by_feat', '_predict_by_feat_single')
 HEADS = ('FCNMaskHead',)
-# Of the logit of a mean of probabilities: float32 does not tell more certain ones apart.
+# Limit of the logit of a mean: float32 cannot distinguish probabilities closer to 0 or 1.
 MOST_CERTAIN = 7.0
 
 
@@ -54,13 +54,13 @@ def _of_label(roi_head: Any, answers: Tensor, labels: Tensor) -> Tensor:
 
 def _mean(logits: list[Tensor]) -> Tensor:
     """Return the logits of the mean probability."""
-    # A small probability keeps its digits, which one minus a large one has lost.
-    for_it, against_it = (torch.stack([(sign * each).sigmoid() for each in logits]).mean(dim=0) for sign in (1, -1))
-    return (for_it.clamp(min=1e-6).log() - against_it.clamp(min=1e-6).log()).clamp(-MOST_CERTAIN, MOST_CERTAIN)
+    # ``1 - p`` loses precision where p is near 1.
+    positive, negative = (torch.stack([(sign * each).sigmoid() for each in logits]).mean(dim=0) for sign in (1, -1))
+    return (positive.clamp(min=1e-6).log() - negative.clamp(min=1e-6).log()).clamp(-MOST_CERTAIN, MOST_CERTAIN)
 
 
 def _of_stages(roi_head: Any, features: Features, rois: Tensor) -> list[dict[str, Tensor]]:
-    """Return what the stages give whose masks `mask_preds` (R, C, h, w) mmdet takes the mean of."""
+    """Return the outputs of the stages whose `mask_preds` (R, C, h, w) mmdet averages."""
     if owner_of(roi_head, '_mask_forward') == HYBRID:
         # Every stage feeds the next one, and only the last one counts.
         answers = roi_head._mask_forward(-1, features.levels, rois, semantic_feat=features.semantic, training=False)
@@ -75,7 +75,7 @@ def heads_of(roi_head: Any) -> list[Any]:
 
 
 def extractors_of(roi_head: Any) -> list[Any]:
-    """Return what cuts the regions of masks out, of each stage."""
+    """Return the mask RoI extractor of each stage."""
     return stages_of(roi_head.mask_roi_extractor)
 
 

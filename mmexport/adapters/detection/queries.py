@@ -35,7 +35,7 @@ class QueryDetection(Detection):
     task = 'detection (queries)'
 
     @classmethod
-    def with_img_shape(cls) -> type[Adapter] | None:
+    def variant(cls, option: str) -> type[Adapter] | None:
         return None  # The decoders mask what is padding, which mmexport does not yet.
 
     @classmethod

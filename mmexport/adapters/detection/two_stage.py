@@ -143,9 +143,9 @@ class TwoStage(Detection):
         return masks.unpasted(self._part('roi_head')) if self.has_masks else nullcontext()
 
     @classmethod
-    def with_pasted_masks(cls) -> type[Adapter] | None:
+    def variant(cls, option: str) -> type[Adapter] | None:
         from .pasted_masks import with_pasted_masks
-        return with_pasted_masks(cls)
+        return with_pasted_masks(cls) if option == 'paste' else super().variant(option)
 
     def read_boxes(self, samples: list[Any]) -> dict[str, Tensor]:
         """Return what `read` does, without masks."""

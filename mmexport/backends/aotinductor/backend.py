@@ -14,8 +14,8 @@ from ..exported.from_program import ProgramBackend
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-# Inductor lays pictures out channels last for convolutions. On a CPU oneDNN then rounds worse, the more so the more channels are added up:
-# OCRNet left the tolerance.
+# Inductor lays pictures out channels last for convolutions. On a CPU the error of oneDNN then grows with the number of channels: OCRNet
+# exceeded the tolerance.
 FOR_CPU = {'layout_optimization': False}
 
 

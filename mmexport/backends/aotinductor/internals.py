@@ -43,12 +43,12 @@ def _raised_here(exc: BaseException | None) -> bool:
 @contextmanager
 def with_workarounds() -> Iterator[None]:
     """Apply all Inductor workarounds inside the block."""
-    with undecided_is_false(), sums_multiplied_out(), masks_compared_by_torch():
+    with undecided_strides_as_false(), sums_multiplied_out(), masks_compared_by_torch():
         yield
 
 
 @contextmanager
-def undecided_is_false() -> Iterator[None]:
+def undecided_strides_as_false() -> Iterator[None]:
     """Return False for comparisons of strides that torch cannot decide. Its caller does the same for other undecided ones.
 
     Of sizes like (a + 1) * (b + 1) sympy's remainder has a division in it, for which torch knows no range and raises ValueRangeError,

@@ -12,7 +12,7 @@ from ...errors import ConfigError
 from ...registry import BACKENDS
 from ..exported.from_trace import TraceBackend, is_large
 from ..exported.internals.onnx_exporter import OPSET, default_opset
-from .internals import as_it_reads, extensions
+from .internals import extensions, rewritten_for_openvino
 from .runner import PLACE, open_openvino
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class OpenVINO(TraceBackend):
             return open_openvino().convert_model(Path(folder) / 'model.onnx')
 
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec]) -> Any:
-        model = open_openvino().convert_model(as_it_reads(program), extension=extensions())
+        model = open_openvino().convert_model(rewritten_for_openvino(program), extension=extensions())
         for port, spec in zip(model.inputs, inputs, strict=True):
             port.get_tensor().set_names({spec.name})
         for port, name in zip(model.outputs, names, strict=True):

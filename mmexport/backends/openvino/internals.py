@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
-def as_it_reads(program: ExportedProgram) -> ExportedProgram:
+def rewritten_for_openvino(program: ExportedProgram) -> ExportedProgram:
     """Return the decomposed `program` without what OpenVINO 2026.4 cannot read; convert_model decomposes it itself."""
     decompose = program.run_decompositions
 

@@ -1,7 +1,7 @@
 """Compute mmcv's kernels of deformable convolution, from their definition.
 
 One tap of the kernel after the other reads its cell at the moved place and adds its share. Nothing here is shared with a patch or a form:
-these kernels judge them.
+those are tested against these kernels.
 
 Papers: Deformable ConvNets, arXiv:1703.06211, and v2, arXiv:1811.11168. Signatures as in mmcv/ops/csrc/pytorch/pybind.cpp.
 """

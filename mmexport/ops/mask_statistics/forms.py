@@ -97,7 +97,7 @@ def _tiles(mask_logits: Tensor, size: tuple[int, int], weights: Tensor, masks_to
         probabilities = masks.sigmoid()
         half = probabilities >= 0.5
         halves.append(half)
-        # As numbers: PyTorch sums booleans on one core, many times as slowly.
+        # Sum floats: PyTorch sums booleans on one core, which is much slower.
         areas.append(half.to(masks.dtype).sum(dim=(2, 3)))
         if masks_too:
             positive = masks > 0

@@ -38,7 +38,7 @@ def outputs(name: str, size: tuple[int, int] = (128, 160), **cfg: Any) -> tuple[
 
 @pytest.mark.parametrize('name', [*CONFIGS, 'deformable_detr', 'dino', 'sparse_rcnn'])
 @pytest.mark.parametrize('size', [(128, 160), (97, 161), (224, 64)])
-def test_they_are_those_of_test_step(name: str, size: tuple[int, int]) -> None:
+def test_detections_equal_test_step(name: str, size: tuple[int, int]) -> None:
     if name in MULTIPLES:
         size = tuple(-(-side // 32) * 32 for side in size)  # type: ignore[assignment]
     adapter, expected, evidence, image = outputs(name, size)
@@ -110,7 +110,7 @@ def test_small_boxes_far_away_are_rounded(label: int, doubt: bool) -> None:
     assert bool(evidence['unsure'].any() or (evidence['maybe'][..., 5] >= 0).any()) is doubt
 
 
-def test_a_tie_at_the_cut_may_fall_either_way() -> None:
+def test_ties_at_the_limit_are_exempt() -> None:
     from mmexport.adapters.detection.evidence import close_calls
     apart = [[100.0 * number, 0.0, 100.0 * number + 10, 10.0] for number in range(4)]
     cfg = dict(score_thr=0.05, max_per_img=2, nms=dict(type='nms', iou_threshold=0.5))

@@ -27,7 +27,7 @@ provide_mmcv_ext()
 # TridentNet is not small: benchmarks/detectors.py exports it.
 @pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.slow) if name == 'double_head' else name
                                   for name in STAGES if name != 'tridentnet'])
-def test_they_are_those_of_test_step(name: str, size: tuple[int, int]) -> None:
+def test_detections_equal_test_step(name: str, size: tuple[int, int]) -> None:
     adapter = build_adapter(seeded_detector(name))
     image = picture((2, 3, *size), 3, adapter)
     with torch.no_grad():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mmexport.backends.openvino.internals import as_it_reads
+from mmexport.backends.openvino.internals import rewritten_for_openvino
 
 openvino = pytest.importorskip('openvino')
 SLICE = torch.ops.aten.slice.Tensor
@@ -30,7 +30,7 @@ def exported(compute: Callable[[Tensor], Any]) -> Any:
 
 
 def answers(program: Any, image: Tensor) -> list[Tensor]:
-    model = openvino.convert_model(as_it_reads(program))
+    model = openvino.convert_model(rewritten_for_openvino(program))
     compiled = openvino.compile_model(model, 'CPU', {'INFERENCE_PRECISION_HINT': 'f32'})
     found = compiled([image.numpy()])
     return [torch.from_numpy(found[port]) for port in compiled.outputs]

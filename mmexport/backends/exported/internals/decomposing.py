@@ -1,4 +1,4 @@
-"""Decompose an exported program node by node. This is done where it gives the same as decomposing it as a whole.
+"""Decompose an exported program node by node where the result equals that of the whole.
 
 ``ExportedProgram.run_decompositions`` traces the whole program again, including sizes, to replace a few operators, though most nodes
 are known to the format that asks and need no more than to be copied.

@@ -28,7 +28,7 @@ def canonical(expression: Any) -> Any:
     return 'order', frozenset(sympy.expand(sign * part) for sign in (1, -1) for part in border)
 
 
-def kept_for(expression: Any) -> set[Any]:
+def checks_implied_by(expression: Any) -> set[Any]:
     """Return canonical forms of the checks that answer the model's question `expression`: "differs" follows from "is larger"."""
     import sympy
     if not isinstance(expression, (sympy.Eq, sympy.Ne)):

@@ -1,8 +1,8 @@
 """Remove checks on sizes in an exported program that the model does not need.
 
 Whether a size is 1, or two sizes differ, decides in torch itself how a result is laid out in memory, never what it is; torch.export
-writes the answer of its example into the program as a check all the same, and a Swin that was exported with several windows then refuses
-a picture of one. What the model's own code decides by such a question must stay a check: there another answer is another model.
+writes the result for its example into the program as a check all the same, and a Swin that was exported with several windows then refuses
+a picture of one. What the model's own code decides by such a comparison must stay a check: with the other result it takes another branch.
 
 A check is identified by its origin, the stack of the assertion, not by its text: torch rewrites ``3 * h >= 2 * w`` into ``2 * w <= 3 * h``.
 
@@ -25,7 +25,7 @@ from unittest import mock
 import torch
 
 from ....utils.skipped import skip
-from .inequalities import always_stays, canonical, kept_for
+from .inequalities import always_stays, canonical, checks_implied_by
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -81,7 +81,7 @@ def guards_of_the_model() -> Iterator[GuardLog]:
     def noting(condition: torch.SymBool) -> bool:
         try:
             if not sys._getframe(1).f_code.co_filename.startswith(_TORCH):
-                guard_log.by_model |= kept_for(condition.node.expr)
+                guard_log.by_model |= checks_implied_by(condition.node.expr)
         except Exception as exc:
             guard_log.failed(exc)
         return original(condition)

@@ -164,7 +164,7 @@ def test_a_size_that_decides_a_number_is_right_or_refused(habit: Callable[[Tenso
 
 
 @pytest.mark.parametrize('broken', ['torch.fx.experimental.symbolic_shapes.ShapeEnv', f'{layout_guards.__name__}._asked_for_layout',
-                                    f'{layout_guards.__name__}.kept_for', f'{layout_guards.__name__}.sizes_of'])
+                                    f'{layout_guards.__name__}.checks_implied_by', f'{layout_guards.__name__}.sizes_of'])
 def test_every_check_stays_after_an_error_of_the_recording(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*args: object) -> None:
         raise KeyError('gone')

@@ -15,7 +15,7 @@ from mmexport.checker.check import EAGER
 from mmexport.checker.comparison import Comparison
 from mmexport.utils.progress import Progress
 from mmexport.verification import noise_floor
-from mmexport.verification.expected import expect, second_look
+from mmexport.verification.expected import expect, recomputed_floors
 from mmexport.verification.network_runs import NetworkRuns
 from mmexport.verification.noise_floor import NOISE, noise
 from mmexport.verification.verify import Verification
@@ -77,7 +77,7 @@ def test_second_look_selects_possible_jumps(rows: list[dict[str, Any]], looked: 
     samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('abc')}, 1e-4, 1, runs)
     before = len(adapter.runs)
     check = Verification('onnx', dict(stale=None, rows=rows, vacuous={}))
-    actual = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
+    actual = recomputed_floors(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
     assert (actual is None) is (looked is None)
     assert len(adapter.runs) - before == 9 * len(looked or [])
     if looked is not None:
@@ -92,14 +92,14 @@ def test_second_look_of_a_single_sample() -> None:
     adapter, runs = simple(), NetworkRuns()
     samples = expect(adapter, {'a': IMAGE}, 1e-4, 1, runs)
     check = Verification('onnx', dict(stale=None, rows=[failing('a')], vacuous={}))
-    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True)) is not None
+    assert recomputed_floors(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True)) is not None
 
 
 def test_second_look_leaves_two_samples_that_both_fail() -> None:
     adapter, runs = simple(), NetworkRuns()
     samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('ab')}, 1e-4, 1, runs)
     check = Verification('onnx', dict(stale=None, rows=[failing('a'), failing('b')], vacuous={}))
-    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True)) is None
+    assert recomputed_floors(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True)) is None
 
 
 def test_second_look_uses_a_larger_model_floor() -> None:
@@ -108,7 +108,7 @@ def test_second_look_uses_a_larger_model_floor() -> None:
     samples = expect(adapter, {name: IMAGE + number for number, name in enumerate('ab')}, 1e-4, 1, runs)
     samples[1] = replace(samples[1], floors={'logits': 0.75})
     check = Verification('onnx', dict(stale=None, rows=[failing('a', beyond=0.76)], vacuous={}))
-    assert second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True)) is not None
+    assert recomputed_floors(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True)) is not None
 
 
 @pytest.mark.parametrize(('off', 'floor'), [(0.7e-4, 1.0), (0.2e-4, 0.0)])
@@ -119,7 +119,7 @@ def test_second_look_counts_half_the_tolerance(off: float, floor: float) -> None
     samples = expect(adapter, {'photograph': IMAGE}, 1e-4, 1, runs)
     assert samples[0].floors['logits'] == 0.0
     check = Verification('onnx', dict(stale=None, rows=[failing('photograph', beyond=0.3)], vacuous={}))
-    looked = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
+    looked = recomputed_floors(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
     assert looked is not None and looked[0].floors['logits'] == floor
     assert ('logits: median' in looked[0].floors) is (floor > 0)
 
@@ -137,6 +137,6 @@ def test_second_look_keeps_the_tolerance_of_decisions(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(noise_floor, 'compare', noted)
     check = Verification('onnx', dict(stale=None, rows=[failing('photograph')], vacuous={}))
-    looked = second_look(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
+    looked = recomputed_floors(adapter, samples, [check], 1e-4, torch.device('cpu'), Progress(quiet=True))
     assert set(tolerances) == {('labels', 1e-4), ('labels', 5e-5), ('logits', 1e-4), ('logits', 5e-5)}
     assert looked is not None and looked[0].floors == {'labels': 0.0, 'logits': 1.0}
