@@ -144,3 +144,19 @@ def test_the_commands_of_all_pages_have_the_options_that_exist() -> None:
             if word.startswith('--'):
                 shown = CliRunner().invoke(commands, [name, '--help']).output
                 assert re.search(rf'{re.escape(word.partition("=")[0])}\b', shown), f'{page}: mmexport {name} has no option {word}'
+
+
+def python_blocks() -> list[tuple[str, str]]:
+    return [(page.name, block) for page in PAGES for block in re.findall(r'```python\n(.*?)```', page.read_text(), re.S)]
+
+
+# What the page leaves to the reader: a session of ONNX Runtime and data samples. tests/adapters/detection/test_results.py has them.
+UNFINISHED = 'session.run'
+
+
+@pytest.mark.parametrize(('page', 'block'), [pair for pair in python_blocks() if UNFINISHED not in pair[1]])
+def test_a_python_block_of_a_page_runs(page: str, block: str, project: Path) -> None:
+    for name in ('configs/fcn.py', 'fcn.pth'):
+        block = block.replace(f"'{name}'", repr(f"{TRAINED}{Path(name).suffix}"))
+    done = subprocess.run([sys.executable, '-c', block], cwd=project, capture_output=True, text=True, env=ENV, check=False)
+    assert done.returncode == 0, f'{page}\n{block}\n{done.stderr}'

@@ -113,6 +113,7 @@ class Exporter:
             fixing: AbstractContextManager[list[str]] = devices_fixed(adapter.model, audit, self.device) if self.fix else nullcontext([])
             with fixing as fixed:
                 for one in adapters:
+                    one.check_raw = self.checking
                     one.preprocess.check_against(self.model)
                 reference = self.reference = self._reference(adapter, inputs)
                 patched_eager = PatchedEager(self._patched, self.device, self.step)
@@ -179,7 +180,6 @@ class Exporter:
     def _lower(self, staging: Path, applied: Sequence[Applied], branches: Branches, backend: Backend, adapter: Adapter,
                example: Tensor) -> Artifact:
         manifest = describe(adapter, example, applied, versions(), self.cfg, self.checkpoint, branches)
-        adapter.check_raw = self.checking
         with self.step(f'Lowering to {backend.name} at {"x".join(map(str, example.shape))}', 'lowering'), raised_gc_threshold():
             return backend.lower(adapter, example, staging / backend.name, manifest)
 

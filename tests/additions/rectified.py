@@ -5,20 +5,31 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mmexport.ops.op import EXPORTED, Op, form_of, register
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
-
-register(Op('rectified', default='operator', takes={EXPORTED: 'comparison', 'onnx': 'product'}))
 
 
 def rectified(x: Tensor) -> Tensor:
     form = form_of('rectified')
     if form == 'operator':
         return torch.relu(x)
+    if form == 'absolute':
+        return x.abs()
     return torch.where(x > 0, x, 0.0) if form == 'comparison' else x * (x > 0).to(x.dtype)
+
+
+class RectifiedProbe(nn.Module):
+    """Rectify noise (N, 3, 16, 16): ``absolute``, which is tried first, is wrong there."""
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        return (rectified(image),)
+
+
+register(Op('rectified', default='operator', takes={EXPORTED: 'absolute', 'torchscript': 'comparison'}, probed=('absolute', 'product'),
+            probe=RectifiedProbe, axes=('batch', 'channel', 'height', 'width'), classes=frozenset({'ReLU'})))
 
 
 @PATCHES.register_module()

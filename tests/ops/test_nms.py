@@ -20,6 +20,8 @@ from mmexport.ops.op import with_forms
 
 from ..kernel_cases import boxes
 
+pytestmark = pytest.mark.slow
+
 KINDS = ('random', 'clustered', 'chained', 'degenerate', 'huge')
 THRESHOLD = 0.45
 FORMS = ('script',) if unavailable() else ('script', 'while_loop')
@@ -144,14 +146,12 @@ def test_an_openvino_model_equals_the_kernel(tmp_path: Path, checked: tuple[tupl
         assert torch.equal(in_parts(run, inputs), result)
 
 
-@pytest.mark.slow
 def test_an_aotinductor_package_equals_the_kernel(tmp_path: Path, checked: tuple[tuple[Tensor, Tensor], Tensor]) -> None:
     package = torch._inductor.aoti_compile_and_package(program(), package_path=str(tmp_path / 'nms.pt2'))
     inputs, result = checked
     assert torch.equal(in_parts(torch._inductor.aoti_load_package(package), inputs), result)
 
 
-@pytest.mark.slow
 def test_many_pictures(tmp_path: Path) -> None:
     """As many as NMS_PICTURES says; the issue of detectors asks for 10,000."""
     inputs = pictures(int(os.environ.get('NMS_PICTURES', '1000')), SIZE, seed=5000)

@@ -16,7 +16,7 @@ import torch
 from tests.tiny import seeded, tiny
 
 ROOT = Path(__file__).parents[2]
-ENV = {**os.environ, 'PYTHONWARNINGS': 'ignore', 'OMP_NUM_THREADS': '1'}
+ENV = {**{name: value for name, value in os.environ.items() if name != 'PYTHONPATH'}, 'PYTHONWARNINGS': 'ignore', 'OMP_NUM_THREADS': '1'}
 
 
 def run(tool: str, *args: object, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
