@@ -169,7 +169,7 @@ def test_a_format_of_a_project_is_checked_from_its_folder(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(('backend', 'operator', 'form'), [('onnx', 'Relu', 'Mul'), ('torch_export', 'relu_', 'mul'),
-                                                         ('torchscript', 'relu', 'where')])
+                                                         ('torchscript', 'relu_', 'where')])
 def test_an_op_is_written_in_the_form_that_the_format_takes(backend: str, operator: str, form: str, tmp_path: Path) -> None:
     """Without the patch the file has the operator, with it the form; for exported programs the first that its probe finds right."""
     for patches in ([], ['Rectified']):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ...adapters import Adapter
 from ...artifact import Artifact
 from ...errors import LoweringError, MMExportError, first_line, last_line
+from ...ops.op import forms_for, with_forms
 from ...registry import BACKENDS
 from ..base import INSIDE, TRACED, Backend, Run, name_of
 from ..examples import inputs_for
@@ -92,11 +93,11 @@ class TorchScript(Backend):
         except RuntimeError as exc:
             raise LoweringError(f'the graph cannot be saved: {first_line(exc)}') from exc
 
-    @staticmethod
-    def _trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, list[dict[str, Any]]]:
+    @classmethod
+    def _trace(cls, module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, list[dict[str, Any]]]:
         """Return the traced module, and warnings about the user's code."""
         try:
-            with torch.no_grad(), tracer_warnings() as messages:
+            with torch.no_grad(), tracer_warnings() as messages, with_forms(**forms_for(cls.name)):
                 return torch.jit.trace(module, inputs, check_trace=False), messages
         except MMExportError:
             raise
