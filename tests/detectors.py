@@ -70,8 +70,8 @@ MASKS = {
     'boxinst': 'boxinst/boxinst_r50_fpn_ms-90k_coco.py',
 }
 ALL = {**CONFIGS, **QUERIES, **STAGES, **MASKS}
-# Their necks, or the heads of their masks, join maps of equal size only.
-MULTIPLES = ('rtmdet', 'yolov3', 'yolox', *MASKS)
+# Their necks, or the heads of their masks, join maps of equal size only: sides are multiples of these.
+MULTIPLES = {**dict.fromkeys(('rtmdet', 'yolov3', 'yolox', *MASKS), 32), 'nasfpn': 128}
 CLASSES = 12
 
 
