@@ -48,6 +48,7 @@ QUERIES = {
     'deformable_detr': 'deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
     'dino': 'dino/dino-4scale_r50_8xb2-12e_coco.py',
     'sparse_rcnn': 'sparse_rcnn/sparse-rcnn_r50_fpn_1x_coco.py',
+    'queryinst': 'queryinst/queryinst_r50_fpn_1x_coco.py',
 }
 STAGES = {
     'faster_rcnn': 'faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py',
@@ -93,8 +94,13 @@ def tiny_detector(name: str, **export: Any) -> Config:
             if isinstance(neck.in_channels, list) else 512
     if name == 'centernet':
         cfg.model.neck.update(in_channels=128, num_deconv_filters=(64, 32, 16))
-    if name == 'sparse_rcnn':
-        cfg.model.roi_head.update(num_stages=2, stage_loss_weights=[1, 1], bbox_head=cfg.model.roi_head.bbox_head[:2])
+    if name in ('sparse_rcnn', 'queryinst'):
+        roi_head = cfg.model.roi_head
+        roi_head.update(num_stages=2, stage_loss_weights=[1, 1], bbox_head=roi_head.bbox_head[:2])
+        if 'mask_head' in roi_head:
+            roi_head.mask_head = roi_head.mask_head[:2]
+            # mmdet itself takes as many rows as regions only.
+            cfg.model.rpn_head.num_proposals = 40
         cfg.model.test_cfg.rcnn.max_per_img = 60
     elif name in QUERIES:
         # Two-stage decoders choose among the places of the picture.

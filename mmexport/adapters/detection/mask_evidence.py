@@ -1,7 +1,7 @@
 """Tell by how much masks may be off, and scores that depend on them."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,21 +21,34 @@ def moved_boxes(boxes: Tensor, moves: Sequence[Sequence[int]] = MOVES) -> Iterat
         yield boxes + LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor(signs)
 
 
+def slack_of_masks(masks_at: Callable[[Tensor], Tensor], boxes: Tensor) -> Tensor:
+    """Return by how much masks (N, K, h, w), which `masks_at` computes, change where their boxes move by the tolerance (N, K)."""
+    masks = masks_at(boxes)
+    return torch.stack([(masks_at(moved) - masks).abs().amax(dim=(2, 3)) for moved in moved_boxes(boxes, MOVES[:2])]).amax(dim=0)
+
+
+def sizes_of_masks_in_doubt(extractors: Sequence[Any], boxes: Tensor) -> Tensor:
+    """Return of which boxes (N, K) rounding may choose another level or number of samples for the mask."""
+    return torch.stack([sizes_in_doubt(extractor, boxes) for extractor in extractors]).any(dim=0)
+
+
 def mask_doubts(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Return `mask_slack` and `mask_unsure` (N, K): what moving its box by the tolerance does to a mask.
 
     Where the head scores masks, also that factor, `quality`, and `quality_slack` (N, K).
     """
-    masks, quality = masks_of(roi_head, features, boxes, labels)
-    slack, of_quality = torch.zeros_like(boxes[..., 0]), torch.zeros_like(boxes[..., 0])
-    for moved in moved_boxes(boxes, MOVES[:2]):
-        of_moved, other = masks_of(roi_head, features, moved, labels)
-        slack = torch.maximum(slack, (of_moved - masks).abs().amax(dim=(2, 3)))
+    _, quality = masks_of(roi_head, features, boxes, labels)
+    of_quality = torch.zeros_like(boxes[..., 0])
+
+    def masks_at(moved: Tensor) -> Tensor:
+        nonlocal of_quality
+        masks, other = masks_of(roi_head, features, moved, labels)
         if quality is not None and other is not None:
             of_quality = torch.maximum(of_quality, (other - quality).abs())
-    extractors = (*extractors_of(roi_head), *semantic_extractors(roi_head, 'mask'))
-    unsure = torch.stack([sizes_in_doubt(extractor, boxes) for extractor in extractors]).any(dim=0)
-    doubts = {'mask_slack': slack, 'mask_unsure': unsure}
+        return masks
+
+    unsure = sizes_of_masks_in_doubt((*extractors_of(roi_head), *semantic_extractors(roi_head, 'mask')), boxes)
+    doubts = {'mask_slack': slack_of_masks(masks_at, boxes), 'mask_unsure': unsure}
     if quality is None:
         return doubts
     largest = quality.abs().max()

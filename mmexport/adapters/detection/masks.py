@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ...utils.override import override
 from .decoders import owner_of
+from .detection import filled
 from .regions import HYBRID, Features, rois_of, stages_of
 
 # The methods that are replaced here, and the classes by which they are defined.
@@ -30,10 +31,12 @@ def masks_of(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -
     Scores are multiplied by the quality; it is None where the head says nothing of it. Masks of a cascade are the logits of the mean of its
     stages' probabilities, within +-7.
     """
-    answers = _of_stages(roi_head, features, rois_of(boxes))
-    logits = [_of_label(roi_head, each['mask_preds'].unflatten(0, boxes.shape[:2]), labels) for each in answers]
+    outputs = _of_stages(roi_head, features, rois_of(boxes))
+    by_class = [each['mask_preds'].unflatten(0, boxes.shape[:2]) for each in outputs]
+    agnostic = heads_of(roi_head)[-1].class_agnostic
+    logits = [each[:, :, 0] if agnostic else of_label(each, labels) for each in by_class]
     if scores_masks(roi_head):
-        quality = roi_head.mask_iou_head(answers[0]['mask_feats'], logits[0].flatten(0, 1)).unflatten(0, boxes.shape[:2])
+        quality = roi_head.mask_iou_head(outputs[0]['mask_feats'], logits[0].flatten(0, 1)).unflatten(0, boxes.shape[:2])
         return logits[0], quality.gather(2, labels[..., None])[..., 0]
     return (_mean(logits) if isinstance(roi_head.mask_head, nn.ModuleList) else logits[0]), None
 
@@ -43,12 +46,10 @@ def scores_masks(roi_head: Any) -> bool:
     return getattr(roi_head, 'mask_iou_head', None) is not None
 
 
-def _of_label(roi_head: Any, answers: Tensor, labels: Tensor) -> Tensor:
+def of_label(logits: Tensor, labels: Tensor) -> Tensor:
     """Return of masks (N, K, C, h, w) those of the labels (N, K)."""
-    if heads_of(roi_head)[-1].class_agnostic:
-        return answers[:, :, 0]
-    index = labels[..., None, None, None].expand(-1, -1, 1, answers.shape[3], answers.shape[4])
-    chosen: Tensor = answers.gather(2, index)[:, :, 0]
+    index = labels[..., None, None, None].expand(-1, -1, 1, logits.shape[3], logits.shape[4])
+    chosen: Tensor = logits.gather(2, index)[:, :, 0]
     return chosen
 
 
@@ -63,8 +64,8 @@ def _of_stages(roi_head: Any, features: Features, rois: Tensor) -> list[dict[str
     """Return the outputs of the stages whose `mask_preds` (R, C, h, w) mmdet averages."""
     if owner_of(roi_head, '_mask_forward') == HYBRID:
         # Every stage feeds the next one, and only the last one counts.
-        answers = roi_head._mask_forward(-1, features.levels, rois, semantic_feat=features.semantic, training=False)
-        return [dict(mask_preds=each) for each in answers['mask_preds']]
+        outputs = roi_head._mask_forward(-1, features.levels, rois, semantic_feat=features.semantic, training=False)
+        return [dict(mask_preds=each) for each in outputs['mask_preds']]
     stages = [[number] for number in range(len(heads_of(roi_head)))] if isinstance(roi_head.mask_head, nn.ModuleList) else [[]]
     return [roi_head._mask_forward(*stage, features.levels, rois) for stage in stages]
 
@@ -85,6 +86,12 @@ def cells_of(roi_head: Any) -> tuple[int, int]:
     height, width = extractors_of(roi_head)[-1].roi_layers[0].output_size
     times = int(head.scale_factor) if head.upsample_method else 1
     return times * int(height), times * int(width)
+
+
+def read_masks(roi_head: Any, samples: list[Any], limit: int) -> Tensor:
+    """Return the masks (N, limit, h, w) of data samples that were made inside `unpasted`; rows behind the last one are zero."""
+    each = [sample.pred_instances.masks[:limit].float() for sample in samples]
+    return torch.stack([filled(rows if len(rows) else rows.new_zeros(0, *cells_of(roi_head)), limit) for rows in each])
 
 
 @contextmanager

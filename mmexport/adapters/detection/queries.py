@@ -66,11 +66,12 @@ class QueryDetection(Detection):
         return outputs[0][-1], outputs[1][-1]
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
-        boxes, scores, labels = self._best(raw, image, self.limit)
+        boxes, scores, labels, _ = self.best(raw, image, self.limit)
         return boxes, scores, labels, (scores[:, 0] * 0).to(torch.int64) + self.limit
 
-    def _best(self, raw: tuple[Tensor, ...], image: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        logits, preds = raw
+    def best(self, raw: tuple[Tensor, ...], image: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return boxes (N, count, 4), scores, labels and queries (N, count) of the best scores."""
+        logits, preds = raw[:2]
         if self.head.loss_cls.use_sigmoid:
             scores, pairs = logits.sigmoid().flatten(1).topk(count, dim=1)
             labels, query = pairs % self.num_classes, torch.div(pairs, self.num_classes, rounding_mode='floor')
@@ -78,7 +79,7 @@ class QueryDetection(Detection):
             best, classes = logits.softmax(dim=-1)[..., :-1].max(dim=-1)
             scores, query = best.topk(count, dim=1)
             labels = classes.gather(1, query)
-        return self.corners(rows_at(preds, query), image), scores, labels
+        return self.corners(rows_at(preds, query), image), scores, labels, query
 
     def corners(self, preds: Tensor, image: Tensor) -> Tensor:
         """Return boxes (N, K, 4) in pixels, within the picture, of centre and size as shares of it."""
@@ -90,7 +91,7 @@ class QueryDetection(Detection):
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return which rows tie at the cut with those that follow it."""
         available = raw[0].shape[1] * (self.num_classes if self.head.loss_cls.use_sigmoid else 1)
-        boxes, scores, labels = self._best(raw, image, min(self.limit + BEYOND, available))
+        boxes, scores, labels, _ = self.best(raw, image, min(self.limit + BEYOND, available))
         slack = score_slack(scores, float(raw[0].abs().max()))
         if available <= self.limit:
             return {'row_slack': slack}

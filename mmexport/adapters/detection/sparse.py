@@ -1,6 +1,8 @@
-"""Export Sparse R-CNN: learned regions that a cascade of heads moves, without suppression."""
+"""Export Sparse R-CNN and QueryInst: learned regions that a cascade of heads moves, without suppression."""
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from itertools import product
 from typing import Any
 
 import torch
@@ -8,20 +10,28 @@ from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
+from ..specs import OutputSpec
+from . import masks
+from .candidates import rows_at
 from .decoders import owner_of
 from .dense import decoded
+from .mask_evidence import sizes_of_masks_in_doubt, slack_of_masks
 from .queries import QueryDetection
 from .regions import extractors_of, heads_of, rois_of
 
 # The methods that are replaced here, with the classes that define them.
-KNOWN = {'predict': 'BaseRoIHead', 'predict_bbox': 'SparseRoIHead', '_bbox_forward': 'SparseRoIHead'}
+KNOWN = {'predict': 'BaseRoIHead', 'predict_bbox': 'SparseRoIHead', '_bbox_forward': 'SparseRoIHead', 'predict_mask': 'SparseRoIHead',
+         '_mask_forward': 'SparseRoIHead'}
 
 
 @ADAPTERS.register_module()
 class SparseDetection(QueryDetection):
-    """Give the boxes of Sparse R-CNN.
+    """Give the boxes of Sparse R-CNN, and boxes and masks of QueryInst.
 
-    ``raw``: `cls_logits` (N, Q, C) and `box_preds` (N, Q, 4), corners in pixels, of the last stage. ``final``: as `QueryDetection`.
+    ``raw``: `cls_logits` (N, Q, C) and `box_preds` (N, Q, 4), corners in pixels, of the last stage; with masks also `mask_vectors`
+    (N, Q, D), which make the layers of each query's mask, and `features_0` and so on, the maps that its region is cut from.
+
+    ``final``: as `QueryDetection`; with masks also `masks` (N, K, h, w), logits of each row's label within its box.
 
     Source: mmdet/models/roi_heads/sparse_roi_head.py, mmdet/models/dense_heads/embedding_rpn_head.py.
     """
@@ -35,8 +45,28 @@ class SparseDetection(QueryDetection):
         for name, known in KNOWN.items():
             if (owner := owner_of(roi_head, name)) not in (known, 'StandardRoIHead'):
                 raise UnsupportedModelError(f'{type(roi_head).__name__} decides by a {name} of {owner}, which mmexport does not know')
-        if getattr(roi_head, 'mask_head', None) is not None:
-            raise UnsupportedModelError(f'{type(roi_head).__name__} has a mask head for its queries, which mmexport does not know yet')
+        heads = masks.heads_of(roi_head) if self.has_masks else []
+        for head, name in product(heads, masks.METHODS):
+            if (owner := owner_of(head, name)) not in masks.HEADS:
+                raise UnsupportedModelError(f'{type(head).__name__} decides by a {name} of {owner}, which mmexport does not know')
+
+    @property
+    def has_masks(self) -> bool:
+        return getattr(self._roi_head, 'mask_head', None) is not None
+
+    @property
+    def specs(self) -> tuple[OutputSpec, ...]:
+        if self.outputs == 'raw' or not self.has_masks:
+            return super().specs
+        return (*super().specs, OutputSpec('masks', 'float32', ('batch', 'row', 'mask_h', 'mask_w'), 'detections'))
+
+    @property
+    def raw_specs(self) -> tuple[OutputSpec, ...]:
+        if not self.has_masks:
+            return super().raw_specs
+        features = (OutputSpec(f'features_{level}', 'float32', ('batch', 'channel', 'h', 'w'), 'pixels')
+                    for level in range(masks.extractors_of(self._roi_head)[-1].num_inputs))
+        return (*super().raw_specs, OutputSpec('mask_vectors', 'float32', ('batch', 'query', 'channel'), 'queries'), *features)
 
     @property
     def _roi_head(self) -> Any:
@@ -58,9 +88,42 @@ class SparseDetection(QueryDetection):
         vectors = rpn.init_proposal_features.weight.expand(image.shape[0], -1, -1)
         for head, extractor in zip(heads_of(self._roi_head), extractors_of(self._roi_head), strict=True):
             regions = extractor(features[:extractor.num_inputs], rois_of(boxes))
-            logits, deltas, vectors, _ = head(regions, vectors)
+            logits, deltas, vectors, of_masks = head(regions, vectors)
             boxes = decoded(head.bbox_coder, boxes, deltas, self.sizes_of(image))
-        return logits, boxes
+        if not self.has_masks:
+            return logits, boxes
+        return logits, boxes, of_masks, *features[:masks.extractors_of(self._roi_head)[-1].num_inputs]
+
+    def whole(self, image: Tensor) -> Any:
+        return self.final(self.raw(image), image)
+
+    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+        if not self.has_masks:
+            return super().final(raw, image)
+        boxes, scores, labels, query = self.best(raw, image, self.limit)
+        num = (scores[:, 0] * 0).to(torch.int64) + self.limit
+        return boxes, scores, labels, num, self._masks(raw, boxes, labels, query)
+
+    def _masks(self, raw: tuple[Tensor, ...], boxes: Tensor, labels: Tensor, query: Tensor) -> Tensor:
+        """Return the logits (N, K, h, w) of the masks of boxes (N, K, 4), each of its label, by the vectors of their queries (N, K)."""
+        extractor, head = masks.extractors_of(self._roi_head)[-1], masks.heads_of(self._roi_head)[-1]
+        logits = head(extractor(list(raw[3:]), rois_of(boxes)), rows_at(raw[2], query))
+        return masks.of_label(logits.unflatten(0, boxes.shape[:2]), labels)
+
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
+        doubts = super().evidence(raw, image, recorded)
+        if not self.has_masks:
+            return doubts
+        boxes, _, labels, query = self.best(raw, image, self.limit)
+        slack = slack_of_masks(lambda moved: self._masks(raw, moved, labels, query), boxes)
+        return {**doubts, 'mask_slack': slack, 'mask_unsure': sizes_of_masks_in_doubt(masks.extractors_of(self._roi_head)[-1:], boxes)}
+
+    def testing(self) -> AbstractContextManager[None]:
+        return masks.unpasted(self._roi_head) if self.has_masks else nullcontext()
+
+    def read(self, samples: list[Any]) -> dict[str, Tensor]:
+        outputs = super().read(samples)
+        return {**outputs, 'masks': masks.read_masks(self._roi_head, samples, self.limit)} if self.has_masks else outputs
 
     def corners(self, preds: Tensor, image: Tensor) -> Tensor:
         return preds

@@ -14,7 +14,7 @@ from ..specs import OutputSpec
 from . import masks
 from .candidates import Candidates
 from .decoders import owner_of, owners
-from .detection import Detection, filled
+from .detection import Detection
 from .evidence import close_calls
 from .mask_evidence import with_masks
 from .regions import (
@@ -154,9 +154,7 @@ class TwoStage(Detection):
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         outputs = self.read_boxes(samples)
         if self.has_masks:
-            predictions = [sample.pred_instances.masks[:self.limit].float() for sample in samples]
-            cells = masks.cells_of(self._part('roi_head'))
-            outputs['masks'] = torch.stack([filled(rows if len(rows) else rows.new_zeros(0, *cells), self.limit) for rows in predictions])
+            outputs['masks'] = masks.read_masks(self._part('roi_head'), samples, self.limit)
         return outputs
 
     def groups(self, raw: tuple[Tensor, ...]) -> tuple[list[list[Tensor]], Features]:

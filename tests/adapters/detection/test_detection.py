@@ -36,7 +36,7 @@ def outputs(name: str, size: tuple[int, int] = (128, 160), **cfg: Any) -> tuple[
         adapter.evidence(raw, image, {}), image
 
 
-@pytest.mark.parametrize('name', [*CONFIGS, 'deformable_detr', 'dino', 'sparse_rcnn'])
+@pytest.mark.parametrize('name', [*CONFIGS, 'deformable_detr', 'dino', 'sparse_rcnn', 'queryinst'])
 @pytest.mark.parametrize('size', [(128, 160), (97, 161), (224, 64)])
 def test_detections_equal_test_step(name: str, size: tuple[int, int]) -> None:
     step = MULTIPLES.get(name, 1)
