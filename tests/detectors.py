@@ -92,6 +92,8 @@ def tiny_detector(name: str, **export: Any) -> Config:
         neck = cfg.model.neck[0] if isinstance(cfg.model.neck, list) else cfg.model.neck
         neck.in_channels = [width // 4 for width in (256, 512, 1024, 2048)][-len(neck.in_channels):] \
             if isinstance(neck.in_channels, list) else 512
+    if name == 'nasfpn':
+        cfg.model.neck.stack_times = 2
     if name == 'centernet':
         cfg.model.neck.update(in_channels=128, num_deconv_filters=(64, 32, 16))
     if name in ('sparse_rcnn', 'queryinst'):
