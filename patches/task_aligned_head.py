@@ -1,4 +1,4 @@
-"""Replace the forward of TOOD's head, which repeats the anchors in a Python loop over the batch."""
+"""Replace the forward of TOOD's head, which loops over the batch."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,7 +14,9 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class TaskAlignedHead(Patch):
-    """Expand the anchors of TOOD's head to the batch: upstream's loop fixes a trace to the batch of its example.
+    """Repeat the anchors of TOOD's head for the batch by tensor operations.
+
+    Upstream's Python loop fixes a trace to the batch of its example.
 
     A test compares it with the replaced method, for both types of anchors.
 

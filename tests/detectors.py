@@ -37,6 +37,7 @@ CONFIGS = {
     'foveabox': 'foveabox/fovea_r50_fpn_4xb4-1x_coco.py',
     'reppoints': 'reppoints/reppoints-moment_r50_fpn_1x_coco.py',
     'tood': 'tood/tood_r50_fpn_1x_coco.py',
+    'paa': 'paa/paa_r50_fpn_1x_coco.py',
     'centernet': 'centernet/centernet_r18-dcnv2_8xb16-crop512-140e_coco.py',
     'yolov3': 'yolo/yolov3_mobilenetv2_8xb24-320-300e_coco.py',
     'nasfpn': 'nas_fpn/retinanet_r50_nasfpn_crop640-50e_coco.py',

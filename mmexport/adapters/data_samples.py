@@ -24,7 +24,11 @@ class DataSamples:
         return nullcontext()
 
     def unscaled(self, size: tuple[int, int]) -> dict[str, Any]:
-        """Return the metainfo that lets ``test_step`` answer in coordinates of an input of `size`, not of the original picture."""
+        """Return the metainfo by which ``test_step`` gives coordinates of the input.
+
+        Args:
+            size: height and width of the input.
+        """
         return dict(ori_shape=size, scale_factor=(1.0, 1.0))
 
     def data_samples(self, image: Tensor) -> list[Any]:

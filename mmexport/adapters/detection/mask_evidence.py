@@ -22,13 +22,17 @@ def moved_boxes(boxes: Tensor, moves: Sequence[Sequence[int]] = MOVES) -> Iterat
 
 
 def slack_of_masks(masks_at: Callable[[Tensor], Tensor], boxes: Tensor) -> Tensor:
-    """Return by how much masks (N, K, h, w), which `masks_at` computes, change where their boxes move by the tolerance (N, K)."""
+    """Return by how much masks change where their boxes move by the tolerance (N, K).
+
+    Args:
+        masks_at: computes masks (N, K, h, w) of boxes.
+    """
     masks = masks_at(boxes)
     return torch.stack([(masks_at(moved) - masks).abs().amax(dim=(2, 3)) for moved in moved_boxes(boxes, MOVES[:2])]).amax(dim=0)
 
 
 def sizes_of_masks_in_doubt(extractors: Sequence[Any], boxes: Tensor) -> Tensor:
-    """Return of which boxes (N, K) rounding may choose another level or number of samples for the mask."""
+    """Return where rounding may change the level or the samples of a mask (N, K)."""
     return torch.stack([sizes_in_doubt(extractor, boxes) for extractor in extractors]).any(dim=0)
 
 
