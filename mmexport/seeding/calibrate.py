@@ -108,8 +108,8 @@ def detecting_layers(model: nn.Module) -> dict[nn.Module, Spread]:
             # YOLOv3 has one layer for all; its boxes grow by the exponent of what these channels get.
             layers.update((layer, Spread(DELTA_STD)) for layer in head.convs_pred)
             continue
-        if hasattr(head, 'fc_cls') and hasattr(head, 'fc_reg'):
-            # A head on regions: the class that means none is among its classes.
+        if hasattr(head, 'fc_cls') and isinstance(getattr(head, 'fc_reg', None), nn.Linear):
+            # A head on regions: the class that means none is among its classes. That of DAB-DETR, an MLP, moves its queries little.
             layers.update({head.fc_cls: Spread(), head.fc_reg: Spread(DELTA_STD)})
         if hasattr(head, 'conv_logits'):
             layers[head.conv_logits] = Spread()
