@@ -146,8 +146,8 @@ def test_a_head_with_a_decoder_of_its_own_is_refused_in_words() -> None:
     assert build_adapter(model, outputs='raw').raw_specs[0].name == 'scores_0'
 
 
-def test_masks_of_learned_regions_are_refused() -> None:
+def test_an_unknown_mask_head_of_queries_is_refused() -> None:
     model = copy.deepcopy(seeded_detector('sparse_rcnn'))
     model.roi_head.mask_head = nn.ModuleList([nn.Identity()])  # type: ignore[union-attr]
-    with pytest.raises(UnsupportedModelError, match='has a mask head for its queries, which mmexport does not know yet'):
+    with pytest.raises(UnsupportedModelError, match='Identity decides by a predict_by_feat of none, which mmexport does not know'):
         build_adapter(model)
