@@ -48,7 +48,7 @@ def render(report: Report, verbose: bool = False) -> Iterator[str]:
     yield from report.notes
     yield ''
     yield from _formats(report)
-    yield 'time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in report.time_by_kind.items())
+    yield from wrap('time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in report.time_by_kind.items()), 80)
     verdict = {True: 'PASS', False: 'FAIL', None: 'not verified'}[report.passed]
     yield Line(f"{verdict}: {report.work_dir / 'failed' if report.passed is False else report.work_dir}", STYLES[report.passed])
     yield from (f'  {reason}' for reason in report.reasons)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-RUNNING = 'running eager'
+RUNNING = 'eager'
 KINDS = ('set-up', 'lowering', 'making inputs', RUNNING, 'checking')
 
 
