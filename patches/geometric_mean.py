@@ -16,7 +16,7 @@ class SigmoidGeometricMean(Patch):
     """Compute the scores of TOOD, and of RTMDet with objectness, by tensor operations.
 
     A trace records the Function as a call of Python, which a TorchScript file cannot hold. The logarithms are added up: the sigmoid of ONNX
-    Runtime 1.31.1 is accurate to 1e-7, of which the square root makes 3e-4.
+    Runtime 1.31.1 is off by up to 2e-7, of which the square root makes 4e-4.
 
     Paper: TOOD, ICCV 2021. Source: mmdet/models/utils/misc.py, ``SigmoidGeometricMean``.
     """

@@ -32,18 +32,22 @@ def best_pairs(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     Args:
         scores: (N, P, C), of any size P; logits if the score grows with them.
     """
-    places, classes = scores.shape[1], scores.shape[2]
+    classes = scores.shape[2]
     if count > MANY:
         values, pairs = F.pad(scores.flatten(1), (0, count), value=float('-inf')).topk(count, dim=1)
         pairs = torch.where(values > float('-inf'), pairs, torch.zeros_like(pairs))
         return values, torch.div(pairs, classes, rounding_mode='floor'), pairs % classes
-    chosen = F.pad(scores.amax(dim=2), (0, count), value=float('-inf')).topk(count, dim=1).indices
-    inside = chosen < places
-    chosen = chosen.clamp(max=places - 1)
+    chosen, inside = best_positions(scores, count)
     rows = scores.gather(1, chosen.unsqueeze(2).expand(-1, -1, classes))
     rows = torch.where(inside.unsqueeze(2), rows, torch.full_like(rows, float('-inf')))
     values, pairs = rows.flatten(1).topk(count, dim=1)
     return values, chosen.gather(1, torch.div(pairs, classes, rounding_mode='floor')), pairs % classes
+
+
+def best_positions(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the positions (N, count) of the best `scores` (N, P, C), and which exist."""
+    index = F.pad(scores.amax(dim=2), (0, count), value=float('-inf')).topk(count, dim=1).indices
+    return index.clamp(max=scores.shape[1] - 1), index < scores.shape[1]
 
 
 def rows_at(values: Tensor, place: Tensor) -> Tensor:

@@ -55,12 +55,6 @@ class CenterDetection(Detection):
     def limit(self) -> int:
         return int(self.head.test_cfg['topk'])
 
-    def data_samples(self, image: Tensor) -> list[Any]:
-        samples = super().data_samples(image)
-        for sample in samples:
-            sample.set_metainfo(self.unscaled((image.shape[2], image.shape[3])))
-        return samples
-
     def unscaled(self, size: tuple[int, int]) -> dict[str, Any]:
         # The test pipeline centres a picture in its padding, and `border` says where it begins and ends.
         return dict(super().unscaled(size), border=(0, size[0], 0, size[1]))

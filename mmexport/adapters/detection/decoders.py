@@ -4,11 +4,12 @@ It is chosen by the classes that define the methods which it replaces: a head th
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from torch import Tensor
 
+from ...errors import UnsupportedModelError
 from . import head_decoders
 from .candidates import Candidates
 from .dense import Maps, base_head
@@ -35,6 +36,17 @@ def decoder_of(head: Any) -> Decoder | None:
 def owners(head: Any) -> tuple[str, ...]:
     """Return by which class each of `METHODS` is defined."""
     return tuple(owner_of(head, name) for name in METHODS)
+
+
+def check_owners(part: Any, methods: Iterable[str], known: Collection[str]) -> None:
+    """Raise if a class that is not `known` defines a method of `part`.
+
+    Raises:
+        UnsupportedModelError: it does.
+    """
+    for method in methods:
+        if (owner := owner_of(part, method)) not in known:
+            raise UnsupportedModelError(f'{type(part).__name__} decides by a {method} of {owner}, which mmexport does not know')
 
 
 def owner_of(part: Any, method: str) -> str:

@@ -92,7 +92,8 @@ class Detection(Adapter):
 
     def data_samples(self, image: Tensor) -> list[Any]:
         from mmdet.structures import DetDataSample
-        return [DetDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image)]
+        unscaled = self.unscaled((image.shape[2], image.shape[3]))
+        return [DetDataSample(metainfo={**meta, **unscaled}) for meta in image_metas(image)]
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         maps = self.head(self.model.extract_feat(image))  # type: ignore[operator]

@@ -1,7 +1,7 @@
 """Tell by how much masks may be off, and scores that depend on them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,14 +21,15 @@ def moved_boxes(boxes: Tensor, moves: Sequence[Sequence[int]] = MOVES) -> Iterat
         yield boxes + LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor(signs)
 
 
-def slack_of_masks(masks_at: Callable[[Tensor], Tensor], boxes: Tensor) -> Tensor:
-    """Return by how much masks change where their boxes move by the tolerance (N, K).
+def with_moves(boxes: Tensor) -> list[Tensor]:
+    """Return the boxes (N, K, 4), and those that tell how their masks change."""
+    return [boxes, *moved_boxes(boxes, MOVES[:2])]
 
-    Args:
-        masks_at: computes masks (N, K, h, w) of boxes.
-    """
-    masks = masks_at(boxes)
-    return torch.stack([(masks_at(moved) - masks).abs().amax(dim=(2, 3)) for moved in moved_boxes(boxes, MOVES[:2])]).amax(dim=0)
+
+def largest_change(values: Sequence[Tensor]) -> Tensor:
+    """Return the largest change (N, K) from the first of `values` (N, K, ...), one for each of `with_moves`."""
+    first, *others = (each.flatten(2) if each.dim() > 2 else each[..., None] for each in values)
+    return torch.stack([(each - first).abs().amax(dim=2) for each in others]).amax(dim=0)
 
 
 def sizes_of_masks_in_doubt(extractors: Sequence[Any], boxes: Tensor) -> Tensor:
@@ -41,22 +42,13 @@ def mask_doubts(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor
 
     Where the head scores masks, also that factor, `quality`, and `quality_slack` (N, K).
     """
-    _, quality = masks_of(roi_head, features, boxes, labels)
-    of_quality = torch.zeros_like(boxes[..., 0])
-
-    def masks_at(moved: Tensor) -> Tensor:
-        nonlocal of_quality
-        masks, other = masks_of(roi_head, features, moved, labels)
-        if quality is not None and other is not None:
-            of_quality = torch.maximum(of_quality, (other - quality).abs())
-        return masks
-
+    masks, qualities = zip(*(masks_of(roi_head, features, each, labels) for each in with_moves(boxes)), strict=True)
     unsure = sizes_of_masks_in_doubt((*extractors_of(roi_head), *semantic_extractors(roi_head, 'mask')), boxes)
-    doubts = {'mask_slack': slack_of_masks(masks_at, boxes), 'mask_unsure': unsure}
+    doubts, quality = {'mask_slack': largest_change(masks), 'mask_unsure': unsure}, qualities[0]
     if quality is None:
         return doubts
     largest = quality.abs().max()
-    return {**doubts, 'quality': quality, 'quality_slack': of_quality + LOGIT_TOLERANCE * largest + unsure * largest}
+    return {**doubts, 'quality': quality, 'quality_slack': largest_change(qualities) + LOGIT_TOLERANCE * largest + unsure * largest}
 
 
 def with_masks(doubts: dict[str, Tensor], roi_head: Any, features: Features, rows: tuple[Tensor, ...]) -> dict[str, Tensor]:

@@ -1,31 +1,28 @@
 """Export Sparse R-CNN and QueryInst: learned regions that a cascade of heads moves, without suppression."""
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
 from ..specs import OutputSpec
 from . import masks
 from .candidates import rows_at
-from .decoders import owner_of
+from .decoders import check_owners
 from .dense import decoded
-from .mask_evidence import sizes_of_masks_in_doubt, slack_of_masks
+from .mask_evidence import largest_change, sizes_of_masks_in_doubt, with_moves
 from .queries import QueryDetection
 from .regions import extractors_of, heads_of, rois_of
+from .roi_masks import RoiMasks
 
-# The methods that are replaced here, with the classes that define them.
-KNOWN = {'predict': 'BaseRoIHead', 'predict_bbox': 'SparseRoIHead', '_bbox_forward': 'SparseRoIHead', 'predict_mask': 'SparseRoIHead',
-         '_mask_forward': 'SparseRoIHead'}
+# The class that defines the methods which are replaced here.
+HEAD = 'SparseRoIHead'
 
 
 @ADAPTERS.register_module()
-class SparseDetection(QueryDetection):
+class SparseDetection(RoiMasks, QueryDetection):
     """Give the boxes of Sparse R-CNN, and boxes and masks of QueryInst.
 
     ``raw``: `cls_logits` (N, Q, C) and `box_preds` (N, Q, 4), corners in pixels, of the last stage; with masks also `mask_vectors`
@@ -42,23 +39,12 @@ class SparseDetection(QueryDetection):
 
     def check_head(self) -> None:
         roi_head = self._roi_head
-        for name, known in KNOWN.items():
-            if (owner := owner_of(roi_head, name)) not in (known, 'StandardRoIHead'):
-                raise UnsupportedModelError(f'{type(roi_head).__name__} decides by a {name} of {owner}, which mmexport does not know')
-        heads = masks.heads_of(roi_head) if self.has_masks else []
-        for head, name in product(heads, masks.METHODS):
-            if (owner := owner_of(head, name)) not in masks.HEADS:
-                raise UnsupportedModelError(f'{type(head).__name__} decides by a {name} of {owner}, which mmexport does not know')
-
-    @property
-    def has_masks(self) -> bool:
-        return getattr(self._roi_head, 'mask_head', None) is not None
-
-    @property
-    def specs(self) -> tuple[OutputSpec, ...]:
-        if self.outputs == 'raw' or not self.has_masks:
-            return super().specs
-        return (*super().specs, OutputSpec('masks', 'float32', ('batch', 'row', 'mask_h', 'mask_w'), 'detections'))
+        check_owners(roi_head, ('predict',), ('BaseRoIHead',))
+        check_owners(roi_head, ('predict_bbox', '_bbox_forward'), (HEAD,))
+        if self.has_masks:
+            check_owners(roi_head, masks.ROI_METHODS, (HEAD,))
+            for head in masks.heads_of(roi_head):
+                check_owners(head, masks.METHODS, masks.HEADS)
 
     @property
     def raw_specs(self) -> tuple[OutputSpec, ...]:
@@ -94,9 +80,6 @@ class SparseDetection(QueryDetection):
             return logits, boxes
         return logits, boxes, of_masks, *features[:masks.extractors_of(self._roi_head)[-1].num_inputs]
 
-    def whole(self, image: Tensor) -> Any:
-        return self.final(self.raw(image), image)
-
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         if not self.has_masks:
             return super().final(raw, image)
@@ -115,15 +98,8 @@ class SparseDetection(QueryDetection):
         if not self.has_masks:
             return doubts
         boxes, _, labels, query = self.best(raw, image, self.limit)
-        slack = slack_of_masks(lambda moved: self._masks(raw, moved, labels, query), boxes)
+        slack = largest_change([self._masks(raw, each, labels, query) for each in with_moves(boxes)])
         return {**doubts, 'mask_slack': slack, 'mask_unsure': sizes_of_masks_in_doubt(masks.extractors_of(self._roi_head)[-1:], boxes)}
-
-    def testing(self) -> AbstractContextManager[None]:
-        return masks.unpasted(self._roi_head) if self.has_masks else nullcontext()
-
-    def read(self, samples: list[Any]) -> dict[str, Tensor]:
-        outputs = super().read(samples)
-        return {**outputs, 'masks': masks.read_masks(self._roi_head, samples, self.limit)} if self.has_masks else outputs
 
     def corners(self, preds: Tensor, image: Tensor) -> Tensor:
         return preds

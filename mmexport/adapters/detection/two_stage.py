@@ -1,7 +1,6 @@
 """Export box detection in two stages: proposals of an RPN, and a head that looks at each."""
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -10,11 +9,9 @@ from torch import Tensor, nn
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
 from ..base import Adapter
-from ..specs import OutputSpec
 from . import masks
 from .candidates import Candidates
-from .decoders import owner_of, owners
-from .detection import Detection
+from .decoders import check_owners, owners
 from .evidence import close_calls
 from .mask_evidence import with_masks
 from .regions import (
@@ -34,11 +31,12 @@ from .regions import (
     semantic_extractors,
     sizes_in_doubt,
 )
+from .roi_masks import RoiMasks
 from .suppression import check_suppression, kept, limit_of, places_kept
 
 
 @ADAPTERS.register_module()
-class TwoStage(Detection):
+class TwoStage(RoiMasks):
     """Give boxes of Faster and Cascade R-CNN, and the masks of those that have them.
 
     ``raw``: the maps of the RPN, `rpn_scores_0` and `rpn_boxes_0` and so on for each level, and those that regions are cut from,
@@ -69,22 +67,10 @@ class TwoStage(Detection):
         parts = [(roi_head, ROI_METHODS, roi_heads), *((head, HEAD_METHODS, HEADS) for head in heads_of(roi_head))]
         if self.has_masks:
             parts += [(roi_head, masks.ROI_METHODS, ROI_HEADS), *((head, masks.METHODS, masks.HEADS) for head in masks.heads_of(roi_head))]
-        for part, names, known in parts:
-            for name in names:
-                if (owner := owner_of(part, name)) not in known:
-                    raise UnsupportedModelError(f'{type(part).__name__} decides by a {name} of {owner}, which mmexport does not know')
+        for part, methods, known in parts:
+            check_owners(part, methods, known)
         check_suppression(rpn.test_cfg)
         check_suppression(roi_head.test_cfg)
-
-    @property
-    def has_masks(self) -> bool:
-        return getattr(self._part('roi_head'), 'mask_head', None) is not None
-
-    @property
-    def specs(self) -> tuple[OutputSpec, ...]:
-        if self.outputs == 'raw' or not self.has_masks:
-            return super().specs
-        return (*super().specs, OutputSpec('masks', 'float32', ('batch', 'row', 'mask_h', 'mask_w'), 'detections'))
 
     @property
     def head(self) -> Any:
@@ -101,9 +87,6 @@ class TwoStage(Detection):
         groups = (*self._part('rpn_head')(features), features[:extractors_of(roi_head)[0].num_inputs], semantic)
         self.levels = [len(group) for group in groups]
         return tuple(level for group in groups for level in group)
-
-    def whole(self, image: Tensor) -> Any:
-        return self.final(self.raw(image), image)
 
     def kept_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, ...]:
         maps, features = self.groups(raw)
@@ -139,23 +122,10 @@ class TwoStage(Detection):
                              may_be_added.repeat_interleave(each, dim=1), places_kept(of_eager, roi_head.test_cfg))
         return with_masks(doubts, roi_head, features, kept(of_eager, roi_head.test_cfg)[:3]) if self.has_masks else doubts
 
-    def testing(self) -> AbstractContextManager[None]:
-        return masks.unpasted(self._part('roi_head')) if self.has_masks else nullcontext()
-
     @classmethod
     def variant(cls, option: str) -> type[Adapter] | None:
         from .pasted_masks import with_pasted_masks
         return with_pasted_masks(cls) if option == 'paste' else super().variant(option)
-
-    def read_boxes(self, samples: list[Any]) -> dict[str, Tensor]:
-        """Return what `read` does, without masks."""
-        return super().read(samples)
-
-    def read(self, samples: list[Any]) -> dict[str, Tensor]:
-        outputs = self.read_boxes(samples)
-        if self.has_masks:
-            outputs['masks'] = masks.read_masks(self._part('roi_head'), samples, self.limit)
-        return outputs
 
     def groups(self, raw: tuple[Tensor, ...]) -> tuple[list[list[Tensor]], Features]:
         """Return the maps of the RPN, and those that regions are cut from."""

@@ -5,18 +5,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ...errors import UnsupportedModelError
 from ...ops.nms.forms import pairwise
 from ...registry import ADAPTERS
 from ..specs import LOGIT_TOLERANCE
-from .candidates import Candidates, rows_at
+from .candidates import Candidates, best_positions, rows_at
 from .decoders import owner_of, owners
 from .dense import decoded, priors_of, rows_of
 from .detection import Detection
 from .evidence import close_calls, score_slack
-from .suppression import check_suppression, kept
+from .suppression import check_suppression, kept, places_kept, rows_kept
 
 HEAD = 'PAAHead'
 # Boxes that overlap less do not vote. The weight of a vote falls by exp(-(1 - IoU)^2 / VARIANCE).
@@ -57,17 +56,18 @@ class VotingDetection(Detection):
             return rows, of_rows, labels, num
         counts = torch.arange(rows.shape[1], device=rows.device) < num[:, None]
         voted = _voted(rows, labels, boxes, scores, float(self.head.test_cfg['score_thr']))
-        return torch.where(counts[..., None], voted, rows), of_rows, labels, num
+        return voted * counts[..., None], of_rows, labels, num
 
     def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
         """Return which rows rounding may change. A box is unsure too if votes near the threshold of the score move it."""
         boxes, scores = self._positions(raw, sizes)
         scale = max(float(part.abs().max()) for part in raw[:self.levels[0]])
         candidates = self._all_pairs(boxes, scores)
-        doubts = close_calls(candidates, self.settings, scale)
+        places = places_kept(candidates, self.settings)
+        doubts = close_calls(candidates, self.settings, scale, expected=places)
         if not self.head.with_score_voting:
             return doubts
-        rows, _, labels, _ = kept(candidates, self.settings)
+        rows, _, labels, _ = rows_kept(candidates, *places)
         threshold, slack = float(self.head.test_cfg['score_thr']), float(score_slack(scores, scale).max())
         most, fewest = (_voted(rows, labels, boxes, scores, threshold + sign * slack) for sign in (-1, 1))
         moved = (most - fewest).abs().amax(dim=2) > LOGIT_TOLERANCE * boxes.abs().max()
@@ -88,8 +88,7 @@ class VotingDetection(Detection):
             logits, deltas, factors = (rows_of(group[number], width)
                                        for group, width in zip(maps, (head.cls_out_channels, 4, 1), strict=True))
             joint = (logits.sigmoid() * factors.sigmoid()).sqrt()
-            best = F.pad(joint.amax(dim=2), (0, count), value=-1.0).topk(count, dim=1).indices
-            inside, index = best < joint.shape[1], best.clamp(max=joint.shape[1] - 1)
+            index, inside = best_positions(joint, count)
             boxes.append(decoded(head.bbox_coder, priors[index], rows_at(deltas, index), sizes))
             scores.append(rows_at(joint, index) * inside[..., None])
         return torch.cat(boxes, dim=1), torch.cat(scores, dim=1)

@@ -1,8 +1,7 @@
 """Compute mmcv's kernel of RoIAlign, from its definition.
 
 Every region is divided into bins, every bin into a grid of samples; a sample is bilinear. Written with one matrix of bilinear weights by
-axis and region; nothing here is shared with a patch or a form: those are tested
-against this kernel.
+axis and region; nothing here is shared with a patch or a form: those are tested against this kernel.
 
 Paper: Mask R-CNN, arXiv:1703.06870. Signature as in mmcv/ops/csrc/pytorch/pybind.cpp; `aligned` as in detectron2.
 """
