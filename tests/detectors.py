@@ -71,9 +71,14 @@ MASKS = {
     'condinst': 'condinst/condinst_r50_fpn_ms-poly-90k_coco_instance.py',
     'boxinst': 'boxinst/boxinst_r50_fpn_ms-90k_coco.py',
 }
-ALL = {**CONFIGS, **QUERIES, **STAGES, **MASKS}
+LOCATIONS = {
+    'solo': 'solo/solo_r50_fpn_1x_coco.py',
+    'decoupled_solo': 'solo/decoupled-solo_r50_fpn_1x_coco.py',
+    'solov2': 'solov2/solov2_r50_fpn_1x_coco.py',
+}
+ALL = {**CONFIGS, **QUERIES, **STAGES, **MASKS, **LOCATIONS}
 # Their necks, or the heads of their masks, join maps of equal size only: sides are multiples of these.
-MULTIPLES = {**dict.fromkeys(('rtmdet', 'yolov3', 'yolox', *MASKS), 32), 'nasfpn': 128}
+MULTIPLES = {**dict.fromkeys(('rtmdet', 'yolov3', 'yolox', 'solov2', *MASKS), 32), 'nasfpn': 128}
 CLASSES = 12
 
 
@@ -111,7 +116,7 @@ def tiny_detector(name: str, **export: Any) -> Config:
     for part in ('encoder', 'decoder'):
         if part in cfg.model:
             cfg.model[part].num_layers = 2
-    heads = cfg.model.roi_head.bbox_head if 'roi_head' in cfg.model else cfg.model.bbox_head
+    heads = cfg.model.roi_head.bbox_head if 'roi_head' in cfg.model else cfg.model.get('bbox_head', cfg.model.get('mask_head'))
     for head in heads if isinstance(heads, list) else [heads]:
         head.num_classes = CLASSES
     if name in STAGES:
@@ -130,6 +135,11 @@ def tiny_detector(name: str, **export: Any) -> Config:
         cfg.model.mask_head.feat_channels = cfg.model.mask_head.mask_feature_head.out_channels = channels
     if name in MASKS:
         cfg.model.test_cfg.max_per_img = 40
+    if name in LOCATIONS:
+        cfg.model.mask_head.update(num_grids=[12, 10, 8, 6, 4], stacked_convs=2)
+        cfg.model.test_cfg.update(nms_pre=100, max_per_img=40)
+        # Seeded weights seldom make a product of two larger than one half, and fill masks that are made of positive features.
+        cfg.model.test_cfg.mask_thr = dict(solo=0.5, decoupled_solo=0.25, solov2=0.9)[name]
     if name == 'boxinst':
         # Its own makes targets from colours, for which it imports scikit-image; a picture is prepared by its base class.
         cfg.model.data_preprocessor = dict(cfg.model.data_preprocessor, type='DetDataPreprocessor')

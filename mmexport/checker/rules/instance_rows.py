@@ -11,35 +11,47 @@ from torch import Tensor
 from .counting import share
 from .label_maps import MAX_NEAR
 
+# A score that may be off by more than this share of the best says nothing of its row.
+WIDE = 0.05
+
 
 def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
                       tolerance: float) -> dict[str, Any]:
     """Match rows by label, mask and score, and return their metrics.
 
     A mask may differ from its match only in ``mask_near`` pixels, a box only with its mask, and a row may be without a match only if
-    ``edge_rows`` says that it was about to fall out of the top K.
+    ``edge_rows`` says that rounding may remove it. Where the evidence has ``maybe``, rows (N, J, 3) of least and largest score and label,
+    a row that is new must be one of them; without it there may be as many new ones as there are edges. Scores may be off by ``row_slack``
+    (N, K), by one ``score_slack`` for all, or else by the tolerance times the best.
     """
     rows = unsure = 0
     best = max(float(expected['scores'].abs().max()), 1e-12)
     tally = _Tally(float(evidence['score_slack']) if 'score_slack' in evidence else tolerance * best)
     for image in range(expected['num'].shape[0]):
         count, actual_count = int(expected['num'][image]), int(actual['num'][image])
+        if not 0 <= actual_count <= actual['scores'].shape[1]:
+            return dict(problem=f'num is {actual_count}, and there are {actual["scores"].shape[1]} rows')
         near = evidence['mask_near'][image].bool() if 'mask_near' in evidence else torch.zeros_like(expected['masks'][image])
         edge = evidence['edge_rows'][image].bool() if 'edge_rows' in evidence else torch.zeros(count, dtype=torch.bool)
         rows += count
-        unsure += int(edge[:count].sum())
-        matches = _matches(expected, actual, image, count, actual_count)
+        wide = evidence['row_slack'][image] > WIDE * best if 'row_slack' in evidence else torch.zeros_like(edge)
+        unsure += int((edge[:count] | wide[:count]).sum())
+        matches, free = _matches(expected, actual, image, count, actual_count)
         for row, match, iou in matches:
             if match is None:
                 tally.lost += int(not edge[row])
                 continue
+            clearly = bool(((expected['masks'][image, row] != actual['masks'][image, match]) & ~near[row]).any())
+            if clearly and edge[row] and 'maybe' in evidence:
+                # It is not there, and what resembles it is another one.
+                free[match] = True
+                continue
             tally.ious.append(iou)
-            differs = expected['masks'][image, row] != actual['masks'][image, match]
-            tally.judge(clearly=bool((differs & ~near[row]).any()),
-                        score=float((expected['scores'][image, row] - actual['scores'][image, match]).abs()),
-                        box=float((_box(actual['masks'][image, match]) - actual['boxes'][image, match]).abs().max()))
-        surplus = actual_count - sum(match is not None for _, match, _ in matches)
-        tally.lost += max(0, surplus - int(edge[:count].sum()))
+            tally.judge(clearly=clearly, score=float((expected['scores'][image, row] - actual['scores'][image, match]).abs()),
+                        box=float((_box(actual['masks'][image, match]) - actual['boxes'][image, match]).abs().max()),
+                        slack=float(evidence['row_slack'][image, row]) if 'row_slack' in evidence else 0.0)
+        tally.lost += _unexplained(actual, image, free, evidence['maybe'][image], tally.slack) if 'maybe' in evidence else \
+            max(0, int(free.sum()) - int(edge[:count].sum()))
     metrics = dict(rows=rows, rows_lost=tally.lost, rows_wrong=tally.wrong, masks_clearly_different=tally.masks,
                    score_error=tally.score, best_score=float(expected['scores'].abs().max()),
                    box_error=tally.box, mask_iou=sum(tally.ious) / len(tally.ious) if tally.ious else 0.0)
@@ -51,7 +63,7 @@ def compare_instances(expected: Mapping[str, Tensor], actual: Mapping[str, Tenso
         return dict(problem=f'none of {rows} instances was found again: nothing was compared', metrics=metrics)
     if _left_over(actual):
         return dict(problem='rows from num on are not zero', metrics=metrics)
-    return dict(max_abs=tally.score, max_rel=tally.score / tally.slack * tolerance,
+    return dict(max_abs=tally.score, max_rel=tally.of_allowed * tolerance,
                 beyond=min(1.0, (tally.lost + tally.wrong) / rows), lost=min(1.0, tally.lost / rows), metrics=metrics)
 
 
@@ -64,31 +76,54 @@ class _Tally:
     wrong: int = 0
     masks: int = 0
     score: float = 0.0
+    of_allowed: float = 0.0
     box: float = 0.0
     ious: list[float] = field(default_factory=list)
 
-    def judge(self, clearly: bool, score: float, box: float) -> None:
+    def judge(self, clearly: bool, score: float, box: float, slack: float) -> None:
+        allowed = max(self.slack, slack)
         self.masks += int(clearly)
-        self.score, self.box = max(self.score, score), max(self.box, box)
-        self.wrong += int(clearly or score > self.slack or box > 0)
+        self.score, self.box, self.of_allowed = max(self.score, score), max(self.box, box), max(self.of_allowed, score / allowed)
+        self.wrong += int(clearly or score > allowed or box > 0)
 
 
 def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, count: int,
-             actual_count: int) -> list[tuple[int, int | None, float]]:
-    """Return for each expected row its match and their IoU. Each row is used once."""
+             actual_count: int) -> tuple[list[tuple[int, int | None, float]], Tensor]:
+    """Return for each expected row its match and their IoU, and which rows of `actual` were not used.
+
+    Rows match that have a label in common and an IoU above one half; the pairs that agree best come first, by IoU and then by score.
+    """
     free = torch.ones(actual_count, dtype=torch.bool)
-    matches: list[tuple[int, int | None, float]] = []
-    for row in range(count):
-        # Nearly always the rows stand in the same order, and comparing masks costs far less than all their overlaps.
-        if row < actual_count and bool(free[row]) and _same(expected, actual, image, row):
-            matches.append((row, row, 1.0))
+    matches: dict[int, tuple[int, float]] = {}
+    # Nearly always the rows stand in the same order, and comparing masks costs far less than all their overlaps.
+    for row in range(min(count, actual_count)):
+        if _same(expected, actual, image, row):
+            matches[row] = row, 1.0
             free[row] = False
-            continue
-        best, iou = _best(row, free, expected, actual, image, actual_count)
-        matches.append((row, best, iou))
-        if best is not None:
-            free[best] = False
-    return matches
+    left = [row for row in range(count) if row not in matches]
+    candidates = free.nonzero()[:, 0]
+    ious = torch.stack([_ious(expected, actual, image, row, candidates) for row in left]) if left and len(candidates) else torch.zeros(0, 0)
+    gaps = (expected['scores'][image, left, None] - actual['scores'][image, candidates]).abs().double() if ious.numel() else ious
+    for pair in (gaps - ious).flatten().argsort(stable=True).tolist():
+        row, match = left[pair // len(candidates)], int(candidates[pair % len(candidates)])
+        iou = float(ious.flatten()[pair])
+        if row not in matches and bool(free[match]) and iou > 0.5:
+            matches[row] = match, iou
+            free[match] = False
+    return [(row, *matches.get(row, (None, 0.0))) for row in range(count)], free
+
+
+def _unexplained(actual: Mapping[str, Tensor], image: int, free: Tensor, maybe: Tensor, slack: float) -> int:
+    """Return how many rows of `actual` that match nothing eager could not have kept either."""
+    maybe, count = maybe.clone(), 0
+    for row in free.nonzero()[:, 0].tolist():
+        score = actual['scores'][image, row]
+        fits = (maybe[:, 0] - slack <= score) & (score <= maybe[:, 1] + slack) & (maybe[:, 2] == actual['labels'][image, row])
+        if bool(fits.any()):
+            maybe[int(fits.nonzero()[0, 0]), 2] = -1
+        else:
+            count += 1
+    return count
 
 
 def _box(mask: Tensor) -> Tensor:
@@ -112,15 +147,9 @@ def _same(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: i
         expected['masks'][image, row], actual['masks'][image, row])
 
 
-def _best(row: int, free: Tensor, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int,
-          actual_count: int) -> tuple[int | None, float]:
-    """Return the free row of the same label with the largest IoU, scores breaking ties; None up to an IoU of one half."""
-    same = (free & (actual['labels'][image, :actual_count] == expected['labels'][image, row])).nonzero()[:, 0]
-    if not len(same):
-        return None, 0.0
-    mask, others = expected['masks'][image, row], actual['masks'][image, same]
+def _ious(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, row: int, candidates: Tensor) -> Tensor:
+    """Return the IoU of an expected row with each of `candidates`; 0 where the label is another one, 1 for two empty masks."""
+    mask, others = expected['masks'][image, row], actual['masks'][image, candidates]
     union = (mask | others).flatten(1).sum(1).double()
     iou = torch.where(union > 0, (mask & others).flatten(1).sum(1).double() / union.clamp_min(1), torch.ones_like(union))
-    gap = (actual['scores'][image, same] - expected['scores'][image, row]).abs().double()
-    best = int((iou - gap).argmax())
-    return (int(same[best]), float(iou[best])) if float(iou[best]) > 0.5 else (None, 0.0)
+    return torch.where(actual['labels'][image, candidates] == expected['labels'][image, row], iou, torch.zeros_like(iou))

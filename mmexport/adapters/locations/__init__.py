@@ -1,0 +1,1 @@
+"""Export instance segmentation without boxes, by location: mmdet's SOLO and SOLOv2."""

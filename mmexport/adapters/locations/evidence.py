@@ -1,0 +1,152 @@
+"""Find the rows of which eager itself is not sure, for the checker.
+
+Every quantity that decides lies in an interval, from the tolerance of the logits: probabilities, the pixels of a mask, its area, its
+overlap with others, and so the scores. A row is unsure if its interval reaches a limit.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..detection.evidence import score_slack
+from ..specs import LOGIT_TOLERANCE
+from .masks import MASKS, at, largest_logit
+
+if TYPE_CHECKING:
+    from .solo import SOLO, Rows
+
+# By how much a probability changes with its logit at most.
+STEEPEST = 0.25
+# Relative rounding of sums and exponentials in float32.
+ROUNDING = 1e-5
+
+
+class Interval(NamedTuple):
+    """Hold the least and the largest value that rounding may give."""
+
+    low: Tensor
+    high: Tensor
+
+
+class Masks(NamedTuple):
+    """Hold the pixels that surely belong to each mask, and those that may: (M, P), 0 or 1."""
+
+    surely: Tensor
+    maybe: Tensor
+
+
+def evidence_of(adapter: SOLO, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
+    """Return `mask_near` (N, K, H, W), `edge_rows` and `row_slack` (N, K), and `maybe` (N, J, 3): rows that a file may have besides.
+
+    The latter are least and largest score and label; a label of -1 fills up.
+    """
+    groups, locations, cfg = adapter.groups(raw), adapter.locations(raw), adapter.head.test_cfg
+    logits = groups[adapter.map_names.index('scores')]
+    slack = STEEPEST * LOGIT_TOLERANCE * MASKS[adapter.kind][1] * largest_logit(adapter.kind, groups)
+    scores = _scores(locations.scores, logits, max(float(level.abs().max()) for level in logits))
+    rows, least = adapter.rows(locations), adapter.least_areas(locations.masks)
+    edges, slacks, others = zip(*(
+        _doubts(cfg, locations.masks[number].flatten(1).double(), least.double(), [part[number].double() for part in scores[:2]],
+                [part[number] for part in scores[2:]], slack, rows, number) for number in range(len(rows.num))), strict=True)
+    longest = max([len(part) for part in others] + [1])
+    whole = adapter.in_picture(at(locations.masks, rows.places), image.shape[2:])
+    return {'mask_near': (whole - float(cfg.mask_thr)).abs() <= slack, 'edge_rows': torch.stack(edges), 'row_slack': torch.stack(slacks),
+            'maybe': torch.stack([torch.cat([part, part.new_full((longest - len(part), 3), -1.0)]) for part in others])}
+
+
+def _scores(scores: Tensor, logits: list[Tensor], scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return least and largest scores (N, L, C), and where a score surely is a peak, and may be one."""
+    low, high, surely, maybe = [], [], [], []
+    for level in logits:
+        values = level.sigmoid()
+        slack = score_slack(values, scale)
+        # Above, left, and above left; outside there is nothing.
+        around = F.pad(values, (1, 0, 1, 0), value=-1.0)
+        highest = torch.stack([around[..., :-1, 1:], around[..., 1:, :-1], around[..., :-1, :-1]]).amax(dim=0)
+        low.append(values - slack)
+        high.append(values + slack)
+        surely.append(values - highest > 2 * slack)
+        maybe.append(values - highest >= -2 * slack)
+    return tuple(torch.cat([level.flatten(2) for level in part], dim=2).transpose(1, 2)  # type: ignore[return-value]
+                 for part in (low, high, surely, maybe))
+
+
+def _doubts(cfg: Any, masks: Tensor, least: Tensor, scores: list[Tensor], peaks: list[Tensor], slack: float, rows: Rows,
+            number: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return of a picture `edge_rows` (K,), `row_slack` (K,) and what it has of `maybe`.
+
+    Args:
+        masks: (L, P), probabilities.
+        scores: least and largest (L, C).
+        peaks: where there surely is one, and where there may be (L, C).
+    """
+    threshold, before, after = float(cfg.mask_thr), int(cfg.nms_pre), int(cfg.max_per_img)
+    inside = Masks((masks > threshold + slack).double(), (masks > threshold - slack).double())
+    areas = Interval(inside.surely.sum(dim=1), inside.maybe.sum(dim=1))
+    certainty = _certainty(masks, inside, areas, threshold, slack)
+    surely = peaks[0] & (scores[0] > float(cfg.score_thr)) & (areas.low > least)[:, None]
+    place, label = (peaks[1] & (scores[1] > float(cfg.score_thr)) & (areas.high > least)[:, None]).nonzero(as_tuple=True)
+    score = Interval(scores[0][place, label] * certainty.low[place], scores[1][place, label] * certainty.high[place])
+    sure, there = _in_best(score, surely[place, label], before)
+    place, label, sure = place[there], label[there], sure[there]
+    score = Interval(score.low[there], score.high[there])
+    overlap = _overlaps(Masks(inside.surely[place], inside.maybe[place]), Interval(areas.low[place], areas.high[place]))
+    final = _decayed(score, sure, label, overlap, float(cfg.sigma))
+    stays = final.high >= float(cfg.filter_thr)
+    sure, there = _in_best(final, sure & (final.low >= float(cfg.filter_thr)), after)
+    sure, there = sure & stays, there & stays
+    edge, slacks = torch.zeros_like(rows.scores[number], dtype=torch.bool), torch.zeros_like(rows.scores[number])
+    others = there.clone()
+    for row in range(int(rows.num[number])):
+        match = ((place == rows.places[number, row]) & (label == rows.labels[number, row])).nonzero()[0, 0]
+        value = rows.scores[number, row].double()
+        edge[row] = ~sure[match]
+        slacks[row] = torch.maximum(final.high[match] - value, value - final.low[match])
+        others[match] = False
+    return edge, slacks, torch.stack([final.low[others], final.high[others], label[others].double()], dim=1).float()
+
+
+def _certainty(masks: Tensor, inside: Masks, areas: Interval, threshold: float, slack: float) -> Interval:
+    """Return the mean probability (L,) within each mask. Pixels that may belong to it have one near the threshold."""
+    total, more = (masks * inside.surely).sum(dim=1), areas.high - areas.low
+    low = (total + threshold * more) / areas.high.clamp(min=1) - slack
+    high = torch.where(areas.low > 0, total / areas.low.clamp(min=1), torch.full_like(total, threshold + slack)) + slack
+    return Interval(low * (1 - ROUNDING), high * (1 + ROUNDING))
+
+
+def _in_best(score: Interval, surely: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return which of scores (M,) surely are among the best `count`, and which may be.
+
+    Args:
+        surely: which of them there surely are; the others there may be.
+    """
+    better_at_most = len(score.high) - torch.searchsorted(score.high.sort().values, score.low) - 1
+    present = score.low[surely].sort().values
+    better_at_least = len(present) - torch.searchsorted(present, score.high, right=True)
+    return surely & (better_at_most < count), better_at_least < count
+
+
+def _overlaps(masks: Masks, areas: Interval) -> Interval:
+    """Return the intersections over unions (M, M)."""
+    least, most = masks.surely @ masks.surely.T, masks.maybe @ masks.maybe.T
+    low = least / (areas.high[:, None] + areas.high - least).clamp(min=1)
+    union = torch.maximum(areas.low[:, None] + areas.low - most, torch.maximum(areas.low[:, None], areas.low).expand_as(most))
+    return Interval(low, (most / torch.maximum(union, most).clamp(min=1)).clamp(max=1))
+
+
+def _decayed(score: Interval, sure: Tensor, label: Tensor, overlap: Interval, sigma: float) -> Interval:
+    """Return the scores (M,) after matrix NMS, see `matrix_nms.decayed`."""
+    same = (label[:, None] == label) & ~torch.eye(len(label), dtype=torch.bool, device=label.device)
+    surely_better = same & sure[:, None] & sure & (score.low[:, None] > score.high)
+    maybe_better = same & (score.high[:, None] >= score.low)
+    low, high = overlap.low * surely_better, overlap.high * maybe_better
+    if not len(label):
+        return score
+    own = Interval(low.amax(dim=0)[:, None], high.amax(dim=0)[:, None])
+    factors = ((sigma * (part * part - other * other)).exp().amin(dim=0).clamp(max=1)
+               for part, other in ((own.low, high), (own.high, low)))
+    least, most = factors
+    return Interval(score.low * least * (1 - ROUNDING), score.high * most * (1 + ROUNDING))
