@@ -61,6 +61,7 @@ STAGES = {
     'cascade_mask_rcnn': 'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',
     'ms_rcnn': 'ms_rcnn/ms-rcnn_r50-caffe_fpn_1x_coco.py',
     'htc': 'htc/htc_r50_fpn_1x_coco.py',
+    'point_rend': 'point_rend/point-rend_r50-caffe_fpn_ms-1x_coco.py',
     'detectors': 'detectors/detectors_cascade-rcnn_r50_1x_coco.py',
     # As wide as upstream's: the shared stage of its head knows one width.
     'tridentnet': 'tridentnet/tridentnet_r50-caffe_1x_coco.py',
@@ -126,7 +127,12 @@ def tiny_detector(name: str, **export: Any) -> Config:
         for head in masks if isinstance(masks, list) else [masks]:
             # A head that takes the features of the one before has as many channels as they.
             head.update(num_classes=CLASSES, num_convs=2, conv_out_channels=64 if head.type == 'HTCMaskHead' else 32)
+            if head.type == 'CoarseMaskHead':
+                head.fc_out_channels = 64
         cfg.model.test_cfg.rcnn.max_per_img = 40
+    if name == 'point_rend':
+        cfg.model.roi_head.point_head.num_classes = CLASSES
+        cfg.model.test_cfg.rcnn.update(subdivision_steps=4, subdivision_num_points=14 * 14)
     if name == 'ms_rcnn':
         cfg.model.roi_head.mask_iou_head.num_classes = CLASSES
     if name in ('condinst', 'boxinst'):

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from ..specs import LOGIT_TOLERANCE
-from .masks import extractors_of, masks_of
-from .regions import Features, semantic_extractors, sizes_in_doubt
+from .masks import extractors_of, masks_of, of_stages
+from .points import Refined, has_points, refined
+from .points import doubts as doubts_of
+from .regions import Features, rois_of, semantic_extractors, sizes_in_doubt
 
 # How each coordinate of a box moves: larger, aside; smaller, to the other side.
 MOVES = ((-1, -1, 1, 1), (1, 1, 1, 1), (1, 1, -1, -1), (-1, -1, -1, -1))
@@ -40,8 +42,11 @@ def sizes_of_masks_in_doubt(extractors: Sequence[Any], boxes: Tensor) -> Tensor:
 def mask_doubts(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Return `mask_slack` and `mask_unsure` (N, K): what moving its box by the tolerance does to a mask.
 
-    Where the head scores masks, also that factor, `quality`, and `quality_slack` (N, K).
+    Where the head scores masks, also that factor, `quality`, and `quality_slack` (N, K). Where it refines them, also `mask_near`
+    (N, K, h, w): cells that it may compute again or not.
     """
+    if has_points(roi_head):
+        return _of_points(roi_head, features, boxes, labels)
     masks, qualities = zip(*(masks_of(roi_head, features, each, labels) for each in with_moves(boxes)), strict=True)
     unsure = sizes_of_masks_in_doubt((*extractors_of(roi_head), *semantic_extractors(roi_head, 'mask')), boxes)
     doubts, quality = {'mask_slack': largest_change(masks), 'mask_unsure': unsure}, qualities[0]
@@ -49,6 +54,17 @@ def mask_doubts(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor
         return doubts
     largest = quality.abs().max()
     return {**doubts, 'quality': quality, 'quality_slack': largest_change(qualities) + LOGIT_TOLERANCE * largest + unsure * largest}
+
+
+def _of_points(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    each: list[Refined] = []
+    for moved in with_moves(boxes):
+        coarse = of_stages(roi_head, features, rois_of(moved))[0]['mask_preds']
+        each.append(refined(roi_head, features, moved, labels, coarse, each[0].steps if each else ()))
+    slack, unknown = doubts_of(each[0], each[1:])
+    shape = boxes.shape[:2]
+    return {'mask_slack': slack.unflatten(0, shape), 'mask_near': unknown.unflatten(0, shape),
+            'mask_unsure': torch.zeros(shape, dtype=torch.bool, device=boxes.device)}
 
 
 def with_masks(doubts: dict[str, Tensor], roi_head: Any, features: Features, rows: tuple[Tensor, ...]) -> dict[str, Tensor]:

@@ -15,10 +15,13 @@ from torch import Tensor, nn
 from ...utils.override import override
 from .decoders import owner_of
 from .detection import filled
+from .points import POINTS, has_points, refined, sides
 from .regions import HYBRID, Features, rois_of, stages_of
+from .regions import ROI_HEADS as BOX_HEADS
 
 # The methods that are replaced here, and the classes by which they are defined.
 ROI_METHODS = ('predict_mask', '_mask_forward')
+ROI_HEADS = (*BOX_HEADS, POINTS)
 METHODS = ('predict_by_feat', '_predict_by_feat_single')
 HEADS = ('FCNMaskHead',)
 # Limit of the logit of a mean: float32 cannot distinguish probabilities closer to 0 or 1.
@@ -31,9 +34,11 @@ def masks_of(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -
     Scores are multiplied by the quality; it is None where the head says nothing of it. Masks of a cascade are the logits of the mean of its
     stages' probabilities, within +-7.
     """
-    outputs = _of_stages(roi_head, features, rois_of(boxes))
+    outputs = of_stages(roi_head, features, rois_of(boxes))
     by_class = [each['mask_preds'].unflatten(0, boxes.shape[:2]) for each in outputs]
     agnostic = heads_of(roi_head)[-1].class_agnostic
+    if has_points(roi_head):
+        return refined(roi_head, features, boxes, labels, outputs[0]['mask_preds']).masks.unflatten(0, boxes.shape[:2]), None
     logits = [each[:, :, 0] if agnostic else of_label(each, labels) for each in by_class]
     if scores_masks(roi_head):
         quality = roi_head.mask_iou_head(outputs[0]['mask_feats'], logits[0].flatten(0, 1)).unflatten(0, boxes.shape[:2])
@@ -60,7 +65,7 @@ def _mean(logits: list[Tensor]) -> Tensor:
     return (positive.clamp(min=1e-6).log() - negative.clamp(min=1e-6).log()).clamp(-MOST_CERTAIN, MOST_CERTAIN)
 
 
-def _of_stages(roi_head: Any, features: Features, rois: Tensor) -> list[dict[str, Tensor]]:
+def of_stages(roi_head: Any, features: Features, rois: Tensor) -> list[dict[str, Tensor]]:
     """Return the outputs of the stages whose `mask_preds` (R, C, h, w) mmdet averages."""
     if owner_of(roi_head, '_mask_forward') == HYBRID:
         # Every stage feeds the next one, and only the last one counts.
@@ -83,6 +88,8 @@ def extractors_of(roi_head: Any) -> list[Any]:
 def cells_of(roi_head: Any) -> tuple[int, int]:
     """Return height and width of a mask."""
     head = heads_of(roi_head)[-1]
+    if has_points(roi_head):
+        return sides(roi_head)[-1]
     height, width = extractors_of(roi_head)[-1].roi_layers[0].output_size
     times = int(head.scale_factor) if head.upsample_method else 1
     return times * int(height), times * int(width)

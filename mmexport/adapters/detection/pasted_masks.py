@@ -14,6 +14,7 @@ from ..specs import LOGIT_TOLERANCE, OutputSpec
 from .mask_evidence import moved_boxes
 from .masks import masks_of
 from .pasting import decided, pasted, read_masks
+from .points import has_points
 
 if TYPE_CHECKING:
     from .two_stage import TwoStage
@@ -37,6 +38,9 @@ class _Pasted(TwoStage):
         super().__init__(*args, **kwargs)
         if not self.has_masks:
             raise ConfigError(f"export.outputs.masks='paste' asks for masks, and {type(self.model).__name__} has none: leave it out")
+        if has_points(self._part('roi_head')):
+            raise ConfigError("export.outputs.masks='paste' does not know the masks that PointRend refines: leave it out, and paste them "
+                              'by mmexport.instance_data')
         if self.threshold < 0:
             raise ConfigError(f"test_cfg.rcnn.mask_thr_binary is {self.threshold}, which asks for masks without a threshold; "
                               "export.outputs.masks='paste' needs one from 0 to 1")

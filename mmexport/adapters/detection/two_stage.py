@@ -66,7 +66,8 @@ class TwoStage(RoiMasks):
         roi_heads = ROI_HEADS if getattr(roi_head, 'test_branch_idx', -1) < 0 else (*ROI_HEADS, BRANCHES)
         parts = [(roi_head, ROI_METHODS, roi_heads), *((head, HEAD_METHODS, HEADS) for head in heads_of(roi_head))]
         if self.has_masks:
-            parts += [(roi_head, masks.ROI_METHODS, ROI_HEADS), *((head, masks.METHODS, masks.HEADS) for head in masks.heads_of(roi_head))]
+            parts += [(roi_head, masks.ROI_METHODS, masks.ROI_HEADS),
+                      *((head, masks.METHODS, masks.HEADS) for head in masks.heads_of(roi_head))]
         for part, methods, known in parts:
             check_owners(part, methods, known)
         check_suppression(rpn.test_cfg)

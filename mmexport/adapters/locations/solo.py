@@ -22,6 +22,7 @@ from ..specs import OutputSpec
 from .evidence import evidence_of
 from .masks import MASKS, NAMES, at
 from .matrix_nms import decayed
+from .resizing import enlarged
 
 METHODS = ('predict_by_feat', '_predict_by_feat_single')
 
@@ -165,9 +166,7 @@ class SOLO(Detection):
     def in_picture(self, masks: Tensor, size: Sequence[Any]) -> Tensor:
         """Return the probabilities (N, K, H, W) of masks (N, K, h, w)."""
         stride = int(getattr(self.head, 'mask_stride', 4))
-        whole = F.interpolate(masks, size=(masks.shape[2] * stride, masks.shape[3] * stride), mode='bilinear')[..., :size[0], :size[1]]
-        # A map of an odd size lost a line where it was halved.
-        return F.interpolate(whole, size=(size[0], size[1]), mode='bilinear')
+        return enlarged(enlarged(masks, 2, size[0], stride), 3, size[1], stride)
 
     def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
                         evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -21,6 +21,7 @@ from ..examples import generic, input_specs_of, inputs_for, largest_checked
 from ..tracer_warnings import tracer_warnings
 from .internals.layout_guards import drop_layout_guards, guards_of_the_model
 from .internals.open_sizes import exporter
+from .internals.unsolved import unsolved_conditions
 from .valid_sizes import input_nodes, is_fixed, keep_checks, ranges, refused_corner, sides_of
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _as_passed(module: nn.Module, dims: list[Any]) -> tuple[Any, ...]:
 def _exported(module: nn.Module, inputs: tuple[Tensor, ...], dims: Any, forms: dict[str, str]) -> ExportedProgram:
     try:
         with (torch.no_grad(), silenced(), tracer_warnings() as messages, with_forms(**{**forms_for(EXPORTED), **forms}),
-              guards_of_the_model() as recorded_guards):
+              guards_of_the_model() as recorded_guards, unsolved_conditions()):
             export = exporter()
             assert export is not None, unavailable()
             program = export(module, inputs, dynamic_shapes=dims, strict=False)

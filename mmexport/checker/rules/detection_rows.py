@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .counting import share
 from .label_maps import MAX_NEAR
 
 # The least overlap at which a row is taken for another one that is a little off.
@@ -59,6 +60,8 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
     if doubtful / max(rows, 1) > MAX_NEAR:
         return dict(problem=f'eager is unsure of {doubtful} of {rows} rows: too few are left to compare. '
                             'Give a picture of what the model was trained on by --image, or compare --outputs raw', metrics=metrics)
+    if 'masks' in expected and 'mask_near' in evidence and (near := _near_share(expected['num'], evidence['mask_near'])) > MAX_NEAR:
+        return dict(problem=f'eager is unsure of {near:.0%} of the cells of masks: too few are left to compare', metrics=metrics)
     if any(bool(actual[name][image, int(count):].any()) for image, count in enumerate(actual['num'])
            for name in ('boxes', 'scores', 'labels', *(['masks'] if 'masks' in expected else []))):
         return dict(problem='rows from num on are not zero', metrics=metrics)
@@ -67,18 +70,24 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
                 lost=min(1.0, (lost + new) / share), metrics=metrics)
 
 
+def _near_share(num: Tensor, near: Tensor) -> float:
+    """Return the share of cells that are near, among the rows that count."""
+    rows = [each[:int(count)].flatten() for each, count in zip(near, num, strict=True)]
+    return share(torch.cat(rows)) if sum(len(row) for row in rows) else 0.0
+
+
 def _mask_error(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor], image: int, row: int,
                 match: int, allowed: float) -> tuple[float, float]:
     """Return by how much the mask of a row is off, and that in units of what is allowed: what its box's tolerance does to it."""
     if 'masks' not in expected or ('mask_unsure' in evidence and bool(evidence['mask_unsure'][image, row])):
         return 0.0, 0.0
-    if expected['masks'].dtype == torch.uint8:
-        differs = expected['masks'][image, row] != actual['masks'][image, match]
-        if 'mask_near' in evidence:
-            differs = differs & ~evidence['mask_near'][image, row].bool()
+    one, other = expected['masks'][image, row], actual['masks'][image, match]
+    if 'mask_near' in evidence:
+        one, other = (mask.masked_fill(evidence['mask_near'][image, row].bool(), 0) for mask in (one, other))
+    if one.dtype == torch.uint8:
         # Pixels; the first one is too much.
-        return float(differs.sum()), 2.0 * float(differs.any())
-    off = float((expected['masks'][image, row] - actual['masks'][image, match]).abs().max())
+        return float((one != other).sum()), 2.0 * float((one != other).any())
+    off = float((one - other).abs().max())
     allowed += float(evidence['mask_slack'][image, row]) if 'mask_slack' in evidence else 0.0
     return off, off / max(allowed, 1e-12)
 

@@ -19,7 +19,7 @@ from tests.detectors import STAGES, seeded_detector
 # One worker runs them: they share what is computed once.
 pytestmark = pytest.mark.xdist_group('two_stage')
 
-WITH_MASKS = ('mask_rcnn', 'cascade_mask_rcnn', 'htc', 'ms_rcnn')
+WITH_MASKS = ('mask_rcnn', 'cascade_mask_rcnn', 'htc', 'ms_rcnn', 'point_rend')
 provide_mmcv_ext()
 
 
@@ -65,7 +65,6 @@ def test_regions_at_a_limit_of_level_or_samples_are_unsure(side: float, doubt: b
 
 
 @pytest.mark.parametrize(('path', 'words'), [
-    ('point_rend/point-rend_r50-caffe_fpn_ms-1x_coco.py', 'predict_mask of PointRendRoIHead'),
     ('grid_rcnn/grid-rcnn_r50_fpn_gn-head_2x_coco.py', 'Grid'),
     ('guided_anchoring/ga-faster-rcnn_r50-caffe_fpn_1x_coco.py', 'makes proposals by')])
 def test_what_is_not_known_is_refused_in_words(path: str, words: str) -> None:
