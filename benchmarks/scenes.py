@@ -57,8 +57,11 @@ def shapes(seed: int, height: int = SIDE, width: int = SIDE) -> Scene:
     return _byte(picture), labels
 
 
-def objects(seed: int, height: int = SIDE, width: int = SIDE) -> tuple[Any, Any, Any]:
-    """Draw discs, squares and bars: picture, boxes (N, 4) x1 y1 x2 y2 of what is drawn, classes 0, 1, 2. Hidden ones are left out."""
+def objects(seed: int, height: int = SIDE, width: int = SIDE) -> tuple[Any, Any, Any, Any]:
+    """Draw discs, squares and bars: picture, boxes (N, 4) x1 y1 x2 y2 of what is seen, classes 0, 1, 2, masks (N, H, W).
+
+    Hidden ones are left out.
+    """
     generator = np.random.default_rng(seed)
     picture = _ground(generator, height, width, (90, 140, 110), 18)
     owner = np.full((height, width), -1)
@@ -68,13 +71,15 @@ def objects(seed: int, height: int = SIDE, width: int = SIDE) -> tuple[Any, Any,
         mask = _drawn(picture, generator, kind, (x, y), size)
         owner[mask == 1] = number
         kinds.append((kind, int(mask.sum())))
-    boxes, labels = [], []
+    boxes, labels, masks = [], [], []
     for number, (kind, drawn) in enumerate(kinds):
         rows, columns = (owner == number).nonzero()
         if len(rows) > max(20, drawn // 3):
             boxes.append([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
             labels.append(kind)
-    return _byte(picture), np.array(boxes, np.float32).reshape(-1, 4), np.array(labels, np.int64)
+            masks.append(owner == number)
+    return (_byte(picture), np.array(boxes, np.float32).reshape(-1, 4), np.array(labels, np.int64),
+            np.array(masks, np.uint8).reshape(-1, height, width))
 
 
 DRAWN: dict[str, Callable[..., Scene]] = {'nuclei_unet': nuclei, 'cracks_sigmoid': cracks, 'shapes_slide': shapes}

@@ -72,12 +72,14 @@ MASKS = {
     'condinst': 'condinst/condinst_r50_fpn_ms-poly-90k_coco_instance.py',
     'boxinst': 'boxinst/boxinst_r50_fpn_ms-90k_coco.py',
 }
+# Boxes by fast NMS and masks of prototypes.
+PROTOTYPES = {'yolact': 'yolact/yolact_r50_1xb8-55e_coco.py'}
 LOCATIONS = {
     'solo': 'solo/solo_r50_fpn_1x_coco.py',
     'decoupled_solo': 'solo/decoupled-solo_r50_fpn_1x_coco.py',
     'solov2': 'solov2/solov2_r50_fpn_1x_coco.py',
 }
-ALL = {**CONFIGS, **QUERIES, **STAGES, **MASKS, **LOCATIONS}
+ALL = {**CONFIGS, **QUERIES, **STAGES, **MASKS, **PROTOTYPES, **LOCATIONS}
 # Their necks, or the heads of their masks, join maps of equal size only: sides are multiples of these.
 MULTIPLES = {**dict.fromkeys(('rtmdet', 'yolov3', 'yolox', 'solov2', *MASKS), 32), 'nasfpn': 128}
 CLASSES = 12
@@ -139,7 +141,10 @@ def tiny_detector(name: str, **export: Any) -> Config:
         # As many as the head of boxes gives weights for, 593 in BoxInst.
         channels = 8 if name == 'condinst' else 16
         cfg.model.mask_head.feat_channels = cfg.model.mask_head.mask_feature_head.out_channels = channels
-    if name in MASKS:
+    if name == 'yolact':
+        cfg.model.mask_head.num_classes = CLASSES
+        cfg.model.test_cfg.update(nms_pre=200, top_k=60)
+    if name in (*MASKS, *PROTOTYPES):
         cfg.model.test_cfg.max_per_img = 40
     if name in LOCATIONS:
         cfg.model.mask_head.update(num_grids=[12, 10, 8, 6, 4], stacked_convs=2)

@@ -61,7 +61,7 @@ def test_rtmlib_finds_the_boxes_of_the_model(detector: Path) -> None:
         client = rtmlib.RTMDet(str(detector / 'onnx' / 'model.onnx'), SIZE, mean=tuple(rule.mean), std=tuple(rule.std), score_thr=0.3)
     count = 0
     for seed in VALIDATION:
-        picture, _, _ = objects(seed, *SIZE)
+        picture = objects(seed, *SIZE)[0]
         expected = predicted(model, picture)
         boxes = np.asarray(client(picture))
         assert_same_boxes(boxes, expected['boxes'][expected['scores'] > 0.3])
@@ -80,7 +80,7 @@ def test_rtmlib_finds_the_boxes_of_a_yolox(tmp_path: Path) -> None:
         client = rtmlib.YOLOX(str(report.artifacts[0].file), SIZE)
     count = 0
     for seed in VALIDATION[:5]:
-        picture, _, _ = objects(seed, *SIZE)
+        picture = objects(seed, *SIZE)[0]
         expected = predicted(model, picture)
         boxes = np.asarray(client(picture))
         # mmdet's head has no limit, and the file gives the best 300.
