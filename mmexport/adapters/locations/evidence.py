@@ -49,7 +49,7 @@ def evidence_of(adapter: SOLO, raw: tuple[Tensor, ...], image: Tensor) -> dict[s
     scores = _scores(locations.scores, logits, max(float(level.abs().max()) for level in logits))
     rows, least = adapter.rows(locations), adapter.least_areas(locations.masks)
     edges, slacks, others = zip(*(
-        _doubts(cfg, locations.masks[number].flatten(1).double(), least.double(), [part[number].double() for part in scores[:2]],
+        _doubts(cfg, locations.masks[number].flatten(1), least.double(), [part[number].double() for part in scores[:2]],
                 [part[number] for part in scores[2:]], slack, rows, number) for number in range(len(rows.num))), strict=True)
     longest = max([len(part) for part in others] + [1])
     whole = adapter.in_picture(at(locations.masks, rows.places), image.shape[2:])
@@ -84,6 +84,10 @@ def _doubts(cfg: Any, masks: Tensor, least: Tensor, scores: list[Tensor], peaks:
         peaks: where there surely is one, and where there may be (L, C).
     """
     threshold, before, after = float(cfg.mask_thr), int(cfg.nms_pre), int(cfg.max_per_img)
+    # Masks of locations that no class can have are left out: of thousands they fill the memory.
+    looked_at = (peaks[1] & (scores[1] > float(cfg.score_thr))).any(dim=1).nonzero()[:, 0]
+    masks, least, scores, peaks = masks[looked_at].double(), least[looked_at], [part[looked_at] for part in scores], [
+        part[looked_at] for part in peaks]
     inside = Masks((masks > threshold + slack).double(), (masks > threshold - slack).double())
     areas = Interval(inside.surely.sum(dim=1), inside.maybe.sum(dim=1))
     certainty = _certainty(masks, inside, areas, threshold, slack)
@@ -101,7 +105,7 @@ def _doubts(cfg: Any, masks: Tensor, least: Tensor, scores: list[Tensor], peaks:
     edge, slacks = torch.zeros_like(rows.scores[number], dtype=torch.bool), torch.zeros_like(rows.scores[number])
     others = there.clone()
     for row in range(int(rows.num[number])):
-        match = ((place == rows.places[number, row]) & (label == rows.labels[number, row])).nonzero()[0, 0]
+        match = ((looked_at[place] == rows.places[number, row]) & (label == rows.labels[number, row])).nonzero()[0, 0]
         value = rows.scores[number, row].double()
         edge[row] = ~sure[match]
         slacks[row] = torch.maximum(final.high[match] - value, value - final.low[match])

@@ -53,7 +53,7 @@ def test_a_picture_without_detections_has_no_masks(monkeypatch: pytest.MonkeyPat
     assert int(read['num']) == 0 and read['masks'].shape == outputs[4].shape
 
 
-@pytest.mark.parametrize('name', ['rtmdet_ins', 'condinst'])
+@pytest.mark.parametrize('name', ['rtmdet_ins', 'condinst', 'yolact'])
 def test_the_way_back_to_the_original_picture(name: str) -> None:
     """mmdet enlarges probabilities and the file's masks are decided: edges differ, a mask as a whole does not."""
     model, size, factor = seeded_detector(name), (128, 160), 0.5
