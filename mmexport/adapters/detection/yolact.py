@@ -93,10 +93,12 @@ class YOLACT(Detection):
         for number, priors in enumerate(priors_of(head, groups[0])):
             logits, deltas, coefficients = (rows_of(group[number], width) for group, width in
                                             zip(groups, (head.cls_out_channels, 4, head.num_protos), strict=True))
-            scores = logits.sigmoid() if head.use_sigmoid_cls else logits.softmax(dim=2)[..., :-1]
-            index, inside = best_positions(scores, int(head.test_cfg.nms_pre))
+            scores = logits.sigmoid() if head.use_sigmoid_cls else logits.softmax(dim=2)
+            index, inside = best_positions(scores[..., :head.num_classes], int(head.test_cfg.nms_pre))
+            # Not rows of what was sliced: OpenVINO 2026.4 drops a slice before such a gather, and then refuses the shapes.
+            scores = rows_at(scores, index)[..., :head.num_classes]
             found.append(Positions(decoded(head.bbox_coder, priors[index], rows_at(deltas, index), sizes),
-                                   rows_at(scores, index) * inside[..., None], rows_at(coefficients, index)))
+                                   scores * inside[..., None], rows_at(coefficients, index)))
         return Positions(*(torch.cat(parts, dim=1) for parts in zip(*found, strict=True)))
 
     def ranked(self, positions: Positions) -> fast_nms.Ranked:
