@@ -13,7 +13,7 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class Coordinates(Patch):
-    """Compute the coordinates of a map, from -1 to 1, by the size that is there.
+    """Compute the coordinates of a map, from -1 to 1, by its size.
 
     ``torch.linspace`` fixes the number of its steps under torch.export (2.13.0).
 

@@ -13,7 +13,7 @@ from mmexport.registry import PATCHES
 
 @PATCHES.register_module()
 class SoloFeatures(Patch):
-    """Halve a map by means of 2 x 2 cells, which is what a bilinear resize by one half computes.
+    """Make means of 2 x 2 cells, as a bilinear resize by one half does.
 
     Under torch.export a size times 0.5 is a formula of floats, which exporters do not simplify: the program is fixed to one size.
 

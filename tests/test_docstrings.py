@@ -14,8 +14,8 @@ Distinguish Do Double Draw Drop End Enlarge Evaluate Exempt Explain Export Expre
 Import Initialise Insert Isolate Join Judge Keep Leave Let Limit List Load Lower Make Map Mark Mask Match Measure Mix Move Name
 Normalise Note Open Pad Pair Parse Pass Pool Prepare Print Provide Raise Read Record Rectify Redraw Refuse Register Remember Remove
 Rename Render Renumber Repair Repeat Replace Report Resize Restrict Return Rewrite Round Run Sample Save Scale Seed Set Share Show
-Signal Solve Sort Stand Start Store Summarize Swap Sweep Tag Take Tell Test Time Trace Track Train Try Turn Verify Wait Walk Warn Work
-Wrap Write Yield
+Signal Solve Sort Stand Start Store Summarize Suppress Swap Sweep Tag Take Tell Test Time Trace Track Train Try Turn Verify Wait Walk Warn
+Work Wrap Write Yield
 '''.split())
 
 

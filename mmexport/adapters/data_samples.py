@@ -1,4 +1,7 @@
-"""Convert between an adapter's tensors and OpenMMLab's data samples, so that ``test_step`` can be compared with the adapter."""
+"""Convert between an adapter's tensors and OpenMMLab's data samples.
+
+``test_step`` can be compared with the adapter so.
+"""
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext

@@ -1,4 +1,4 @@
-"""Interpolate bilinearly: the weights of a resize as a matrix, and values at given points."""
+"""Compute bilinear values: the weights of a resize as a matrix, and values at given points."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Suppress boxes by fast NMS, for a whole batch: also a box that is suppressed suppresses those after it.
+"""Suppress boxes by fast NMS, for a whole batch; also a box that is suppressed suppresses those after it.
 
 Paper: YOLACT, ICCV 2019. Source: mmdet/models/layers/bbox_nms.py, ``fast_nms``.
 """

@@ -1,4 +1,4 @@
-"""Refine masks at their most uncertain cells, as PointRend does; only the mask of each row's label is kept.
+"""Compute masks again at their most uncertain cells, as PointRend does; only the mask of each row's label is kept.
 
 Paper: PointRend, CVPR 2020. Source: mmdet/models/roi_heads/point_rend_roi_head.py, for one picture and all classes.
 """
@@ -20,7 +20,7 @@ POINTS = 'PointRendRoIHead'
 
 
 class Step(NamedTuple):
-    """Hold the logits (R, h * w) of each cell before a step, and the cells (R, P) that it computes again."""
+    """Hold the logits (R, h * w) before a step, and the cells (R, P) that it computes again."""
 
     logits: Tensor
     cells: Tensor
@@ -94,7 +94,9 @@ def _coarse(coarse: Tensor, points: Tensor) -> Tensor:
 
 
 def doubts(base: Refined, moved: Sequence[Refined]) -> tuple[Tensor, Tensor]:
-    """Return by how much the masks may be off (R,), and the cells (R, H, W) that may be computed again or not.
+    """Return by how much the masks may be off (R,), and which cells (R, H, W) are unknown.
+
+    Rounding may choose such a cell to be computed again or not, or it depends on one.
 
     Args:
         moved: what other boxes give within the tolerance, with the cells of `base`.

@@ -1,4 +1,4 @@
-"""Resize masks to the size of the picture, as mmdet's heads of SOLO do in two steps.
+"""Resize masks to the size of the picture in two steps.
 
 Each axis is enlarged by the stride of the masks and cut at the end of the picture; where it is shorter than the picture, for a map of an
 odd size lost a line when it was halved, it is enlarged again. Which of them it is, a program with open sizes cannot ask.
