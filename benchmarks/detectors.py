@@ -93,7 +93,8 @@ def run(name: str) -> dict[str, Any]:
     from tests.detectors import ALL, seeded_detector, tiny_detector
     with tempfile.TemporaryDirectory() as folder:
         report, = Exporter(tiny_detector(name, backends=list(FORMATS)), None, folder, model=seeded_detector(name), diagnose=False).run()
-        compared = [row.metrics['rows'] for check in report.checks for row in check.rows if row.output in ('detections', 'instances') and row.metrics]
+        compared = [row.metrics['rows'] for check in report.checks for row in check.rows
+                    if row.output in ('detections', 'instances') and row.metrics]
         formats = {kind: judged(report, kind) for kind in FORMATS}
         return dict(config=ALL[name], formats=formats, inputs=len(report.inputs),
                     detections=[min(compared), max(compared)])

@@ -18,9 +18,10 @@ MOVES = ((-1, -1, 1, 1), (1, 1, 1, 1), (1, 1, -1, -1), (-1, -1, -1, -1))
 
 
 def moved_boxes(boxes: Tensor, moves: Sequence[Sequence[int]] = MOVES) -> Iterator[Tensor]:
-    """Give boxes (N, K, 4), moved by the tolerance."""
+    """Give boxes (N, K, 4), moved by the tolerance. None of them is turned inside out, which RoIAlign refuses."""
     for signs in moves:
-        yield boxes + LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor(signs)
+        moved = boxes + LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor(signs)
+        yield torch.cat([moved[..., :2], torch.maximum(moved[..., :2], moved[..., 2:])], dim=2)
 
 
 def with_moves(boxes: Tensor) -> list[Tensor]:

@@ -48,6 +48,23 @@ def test_masks_are_those_of_test_step(name: str, img_shape: bool) -> None:
     assert compare_detections(expected, wrong, evidence, 1e-4)['beyond'] > 0, 'a mask one pixel off'
 
 
+def test_rows_that_do_not_count_have_no_masks() -> None:
+    """Their boxes are zero, and evidence that shrinks them must not turn them inside out."""
+    model = copy.deepcopy(seeded_detector('mask_rcnn'))
+    model.roi_head.test_cfg.score_thr = 0.97
+    adapter = build_adapter(model, masks='paste')
+    image = picture((2, 3, 97, 161), 3, adapter)
+    with torch.no_grad():
+        raw, recorded = adapter.run_with_evidence(image)
+        expected = dict(zip([spec.name for spec in adapter.specs], adapter.final(raw, image), strict=True))
+        evidence = adapter.evidence(raw, image, recorded)
+        read = adapter.read(run_test_step_on(adapter, image))
+    counts = expected['num'].tolist()
+    assert all(0 < count < 35 for count in counts), counts
+    assert not any(masks[count:].any() for masks, count in zip(expected['masks'], counts, strict=True))
+    assert compare_detections(expected, read, evidence, 1e-5)['beyond'] == 0
+
+
 @pytest.mark.slow
 def test_a_file_pastes_them(tmp_path: Path) -> None:
     report = exported('mask_rcnn', quick('torchscript'), tmp_path)
