@@ -61,6 +61,7 @@ STAGES = {
     'cascade_mask_rcnn': 'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',
     'ms_rcnn': 'ms_rcnn/ms-rcnn_r50-caffe_fpn_1x_coco.py',
     'htc': 'htc/htc_r50_fpn_1x_coco.py',
+    'grid_rcnn': 'grid_rcnn/grid-rcnn_r50_fpn_gn-head_2x_coco.py',
     'point_rend': 'point_rend/point-rend_r50-caffe_fpn_ms-1x_coco.py',
     'detectors': 'detectors/detectors_cascade-rcnn_r50_1x_coco.py',
     # As wide as upstream's: the shared stage of its head knows one width.
@@ -132,6 +133,9 @@ def tiny_detector(name: str, **export: Any) -> Config:
             if head.type == 'CoarseMaskHead':
                 head.fc_out_channels = 64
         cfg.model.test_cfg.rcnn.max_per_img = 40
+    if name == 'grid_rcnn':
+        # Groups of deconvolutions, one for each point.
+        cfg.model.roi_head.grid_head.update(num_convs=2, in_channels=64, point_feat_channels=16)
     if name == 'point_rend':
         cfg.model.roi_head.point_head.num_classes = CLASSES
         cfg.model.test_cfg.rcnn.update(subdivision_steps=4, subdivision_num_points=14 * 14)

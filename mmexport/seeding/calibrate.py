@@ -111,6 +111,9 @@ def detecting_layers(model: nn.Module) -> dict[nn.Module, Spread]:
         if hasattr(head, 'fc_cls') and isinstance(getattr(head, 'fc_reg', None), nn.Linear):
             # A head on regions: the class that means none is among its classes. That of DAB-DETR, an MLP, moves its queries little.
             layers.update({head.fc_cls: Spread(), head.fc_reg: Spread(DELTA_STD)})
+        if hasattr(head, 'grid_points') and isinstance(getattr(head, 'deconv2', None), nn.ConvTranspose2d):
+            # A point is where its map is largest, and the maps of new weights are flat.
+            layers[head.deconv2] = Spread()
         if hasattr(head, 'conv_logits'):
             layers[head.conv_logits] = Spread()
         if not hasattr(head, 'predict_by_feat') or not hasattr(head, 'cls_out_channels'):
@@ -143,6 +146,9 @@ def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator, target:
         values = F.layer_norm(batch, layer.normalized_shape, eps=layer.eps).flatten(0, -2)
         layer.weight.copy_(target.std / values.std(0).clamp_min(0.1))
         layer.bias.copy_(-values.mean(0) * layer.weight)
+        return
+    if isinstance(layer, nn.ConvTranspose2d):
+        layer.weight.mul_(target.std / layer(batch).std().clamp_min(1e-6))
         return
     assert isinstance(layer, (nn.Conv2d, nn.Conv1d, nn.Linear))
     if isinstance(layer, nn.Linear) and batch.dim() == 4:

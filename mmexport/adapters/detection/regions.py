@@ -67,17 +67,20 @@ def second_stage(roi_head: Any, features: Features, regions: Regions, sizes: Ten
     for number, head in enumerate(stages):
         answers = _looked_at(roi_head, number, features, boxes)
         logits.append(answers['cls_score'].unflatten(0, boxes.shape[:2]))
-        deltas = answers['bbox_pred'].unflatten(0, boxes.shape[:2])
-        if number < len(stages) - 1:
+        deltas = answers['bbox_pred'].unflatten(0, boxes.shape[:2]) if head.with_reg else None
+        if deltas is not None and number < len(stages) - 1:
             boxes = decoded(head.bbox_coder, boxes, _of_best_class(head, logits[-1], deltas), sizes)
             looked_at.append(boxes)
     mean = torch.stack(logits).sum(dim=0) / len(logits) if len(logits) > 1 else logits[0]
     scores = _activated(head, mean)[..., :head.num_classes]
     # Boxes of their own for each class, or one for all.
-    classes = 1 if head.reg_class_agnostic else head.num_classes
-    deltas = deltas.reshape(boxes.shape[0], -1, head.bbox_coder.encode_size)
-    final = decoded(head.bbox_coder, boxes.repeat_interleave(classes, dim=1), deltas, sizes)
-    if head.reg_class_agnostic:
+    one = head.reg_class_agnostic or not head.with_reg
+    if deltas is None:
+        final = boxes.clamp(min=0).minimum(sizes.flip(1).repeat(1, 2)[:, None].to(boxes))
+    else:
+        deltas = deltas.reshape(boxes.shape[0], -1, head.bbox_coder.encode_size)
+        final = decoded(head.bbox_coder, boxes.repeat_interleave(1 if one else head.num_classes, dim=1), deltas, sizes)
+    if one:
         final = final.repeat_interleave(head.num_classes, dim=1)
     labels = torch.arange(head.num_classes, device=sizes.device).expand_as(scores)
     valid = (scores > float(roi_head.test_cfg['score_thr'])) & regions.valid[..., None]

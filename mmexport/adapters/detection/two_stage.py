@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
 from ..base import Adapter
-from . import masks
+from . import grid, masks
 from .candidates import Candidates
 from .decoders import check_owners, owners
 from .evidence import close_calls
@@ -64,10 +64,13 @@ class TwoStage(RoiMasks):
                                         'not know')
         # With one branch, TridentNet suppresses what it has suppressed before: nothing changes.
         roi_heads = ROI_HEADS if getattr(roi_head, 'test_branch_idx', -1) < 0 else (*ROI_HEADS, BRANCHES)
+        roi_heads = (*roi_heads, grid.GRID) if grid.has_grid(roi_head) else roi_heads
         parts = [(roi_head, ROI_METHODS, roi_heads), *((head, HEAD_METHODS, HEADS) for head in heads_of(roi_head))]
         if self.has_masks:
             parts += [(roi_head, masks.ROI_METHODS, masks.ROI_HEADS),
                       *((head, masks.METHODS, masks.HEADS) for head in masks.heads_of(roi_head))]
+        if grid.has_grid(roi_head):
+            parts.append((roi_head.grid_head, grid.METHODS, grid.HEADS))
         for part, methods, known in parts:
             check_owners(part, methods, known)
         check_suppression(rpn.test_cfg)
@@ -95,10 +98,13 @@ class TwoStage(RoiMasks):
         return self._rows(features, second_stage(self._part('roi_head'), features, regions, sizes)[0])
 
     def _rows(self, features: Features, candidates: Candidates) -> tuple[Tensor, ...]:
-        rows = kept(candidates, self._part('roi_head').test_cfg)
+        roi_head = self._part('roi_head')
+        boxes, scores, labels, num = kept(candidates, roi_head.test_cfg)
+        if grid.has_grid(roi_head):
+            counts = torch.arange(boxes.shape[1], device=num.device) < num[:, None]
+            boxes = grid.placed(roi_head, features, boxes).boxes * counts[..., None]
         if not self.has_masks:
-            return rows
-        boxes, scores, labels, num = rows
+            return boxes, scores, labels, num
         logits, quality = masks.masks_of(self._part('roi_head'), features, boxes, labels)
         scores = scores if quality is None else scores * quality
         return boxes, scores, labels, num, logits * (torch.arange(logits.shape[1], device=logits.device) < num[:, None])[..., None, None]
@@ -121,6 +127,10 @@ class TwoStage(RoiMasks):
         each = candidates.valid.shape[1] // there.shape[1]
         doubts = close_calls(candidates, roi_head.test_cfg, float(scale), may_be_removed.repeat_interleave(each, dim=1),
                              may_be_added.repeat_interleave(each, dim=1), places_kept(of_eager, roi_head.test_cfg))
+        if grid.has_grid(roi_head):
+            elsewhere = grid.in_doubt(roi_head, features, kept(of_eager, roi_head.test_cfg)[0])
+            of_maybe = grid.placed(roi_head, features, doubts['maybe'][..., :4].clamp(min=0)).boxes
+            doubts = {**doubts, 'unsure': doubts['unsure'] | elsewhere, 'maybe': torch.cat([of_maybe, doubts['maybe'][..., 4:]], dim=2)}
         return with_masks(doubts, roi_head, features, kept(of_eager, roi_head.test_cfg)[:3]) if self.has_masks else doubts
 
     @classmethod
