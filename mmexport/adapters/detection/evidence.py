@@ -27,7 +27,7 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, ma
     """Return which rows rounding may remove, and which it may add.
 
     They are `unsure` (N, K), of the expected rows, and `maybe` (N, J, 6), of others: x1 y1 x2 y2, score, label. A label of -1 fills up.
-    `row_slack` (N, K) and `maybe_slack` (N, J) are what a score may be off by.
+    `row_slack` (N, K) and `maybe_slack` (N, J) are what a score may be off by; there are `least_num` (N,) rows at least.
 
     Args:
         scale: of the logits, the largest of them.
@@ -43,7 +43,7 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, ma
     wide = candidates._replace(valid=candidates.scores + score_slack(candidates.scores, scale) >= float(cfg.get('score_thr', 0)))
     ordered, moved, places = sorted_candidates(wide, cfg)
     may_be_removed, may_be_added, ranks = may_be_removed.gather(1, places), may_be_added.gather(1, places), places.argsort(dim=1)
-    unsure, maybe = [], []
+    unsure, maybe, least_num = [], [], []
     for image in range(len(num)):
         rows = Candidates(*(part[image] for part in ordered))
         order = ranks[image, index[image, :int(num[image])]]
@@ -51,6 +51,7 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, ma
         rows, boxes = Candidates(*(part[:count] for part in rows)), moved[image, :count]
         stays, doubtful = _judged(boxes, rows, cfg, scale, may_be_removed[image, :count], may_be_added[image, :count])
         staying = stays.nonzero()[:, 0]
+        least_num.append((stays & ~doubtful).sum().clamp(max=limit))
         if len(staying) > limit:
             # One more or one less before the cut moves another over it, and so does a tie.
             leading = torch.arange(count, device=boxes.device) <= staying[limit - 1]
@@ -71,7 +72,7 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, ma
     filled = [torch.cat([part, part.new_full((longest - len(part), 6), -1.0)]) for part in maybe]
     maybe_rows = torch.stack(filled)
     return {'unsure': torch.stack(unsure), 'maybe': maybe_rows, 'row_slack': score_slack(scores, scale),
-            'maybe_slack': score_slack(maybe_rows[..., 4], scale)}
+            'maybe_slack': score_slack(maybe_rows[..., 4], scale), 'least_num': torch.stack(least_num)}
 
 
 def score_slack(scores: Tensor, scale: float) -> Tensor:

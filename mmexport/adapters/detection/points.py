@@ -20,10 +20,11 @@ POINTS = 'PointRendRoIHead'
 
 
 class Step(NamedTuple):
-    """Hold the logits (R, h * w) before a step, and the cells (R, P) that it computes again."""
+    """Hold the logits (R, h * w) before a step, the cells (R, P) that it computes again, and the size (h, w)."""
 
     logits: Tensor
     cells: Tensor
+    size: tuple[int, int]
 
 
 class Refined(NamedTuple):
@@ -68,7 +69,7 @@ def refined(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor, co
         row = torch.div(cells, width, rounding_mode='floor')
         points = torch.stack([(cells - row * width + 0.5) / width, (row + 0.5) / height], dim=2)
         answers = head(_fine(roi_head, features, rois, points), _coarse(coarse, points))
-        steps.append(Step(logits, cells))
+        steps.append(Step(logits, cells, (height, width)))
         masks = logits.scatter(1, cells, _of_label(answers, label)).unflatten(1, (height, width))
     return Refined(masks, steps)
 
@@ -102,22 +103,25 @@ def doubts(base: Refined, moved: Sequence[Refined]) -> tuple[Tensor, Tensor]:
         moved: what other boxes give within the tolerance, with the cells of `base`.
     """
     unknown = torch.zeros_like(base.masks[:, :1, :1], dtype=torch.bool)
-    scale, height, width = float(base.masks.abs().max()), *base.masks.shape[1:]
+    scale = float(base.masks.abs().max())
     for number, step in enumerate(base.steps):
-        times = 1 << (len(base.steps) - 1 - number)
         if step is None:
             continue
-        size = (height // times, width // times)
-        before = F.interpolate(unknown[:, None].float(), size=size, mode='bilinear').flatten(1) > 0
+        before = _enlarged(unknown, step.size).flatten(1)
         slack = _change(step.logits, [other.steps[number].logits for other in moved], before)[:, None] + LOGIT_TOLERANCE * scale  # type: ignore[union-attr]
         low, high = (torch.where(before, torch.full_like(step.logits, limit), sign * slack - step.logits.abs())
                      for sign, limit in ((-1, float('-inf')), (1, 0.0)))
         count, cells = step.cells.shape[1], low.shape[1]
         sure = cells - torch.searchsorted(high.sort(dim=1).values, low) - 1 < count
         maybe = cells - torch.searchsorted(low.sort(dim=1).values, high, right=True) < count
-        unknown = ((maybe | before) & ~sure).unflatten(1, size)
-    unknown = unknown.expand_as(base.masks) if unknown.shape[1:] != base.masks.shape[1:] else unknown
+        unknown = ((maybe | before) & ~sure).unflatten(1, step.size)
+    unknown = _enlarged(unknown, (base.masks.shape[1], base.masks.shape[2]))
     return _change(base.masks.flatten(1), [other.masks.flatten(1) for other in moved], unknown.flatten(1)), unknown
+
+
+def _enlarged(unknown: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return which cells (R, h, w) of a larger mask depend on one that is unknown."""
+    return F.interpolate(unknown[:, None].float(), size=size, mode='bilinear')[:, 0] > 0
 
 
 def _change(values: Tensor, others: Sequence[Tensor], unknown: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from .candidates import Candidates
 from .decoders import check_owners, owners
 from .evidence import close_calls
 from .mask_evidence import with_masks
+from .points import has_points
 from .regions import (
     BRANCHES,
     HEAD_METHODS,
@@ -69,6 +70,9 @@ class TwoStage(RoiMasks):
         if self.has_masks:
             parts += [(roi_head, masks.ROI_METHODS, masks.ROI_HEADS),
                       *((head, masks.METHODS, masks.HEADS) for head in masks.heads_of(roi_head))]
+        if has_points(roi_head) and float(roi_head.test_cfg.scale_factor) != int(roi_head.test_cfg.scale_factor):
+            raise UnsupportedModelError(f'test_cfg.rcnn.scale_factor is {roi_head.test_cfg.scale_factor}, and mmexport knows whole '
+                                        'numbers: use --outputs raw')
         if grid.has_grid(roi_head):
             parts.append((roi_head.grid_head, grid.METHODS, grid.HEADS))
         for part, methods, known in parts:

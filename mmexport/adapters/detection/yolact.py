@@ -65,9 +65,14 @@ class YOLACT(Detection):
     def check_head(self) -> None:
         for attribute, (owner, methods) in KNOWN.items():
             check_owners(getattr(self.model, attribute), methods, (owner,))
-        if int(self.head.test_cfg.max_per_img) <= 0:
-            raise UnsupportedModelError('test_cfg.max_per_img is no limit, and a file has as many rows for every picture: set it, or use '
-                                        '--outputs raw')
+        cfg = self.head.test_cfg
+        for name in ('nms_pre', 'top_k', 'max_per_img'):
+            if int(cfg.get(name, -1)) <= 0:
+                raise UnsupportedModelError(f'test_cfg.{name} is no limit, and a file has as many rows for every picture: set it, or use '
+                                            '--outputs raw')
+        if float(cfg.get('mask_thr_binary', 0.5)) < 0:
+            raise UnsupportedModelError(f'test_cfg.mask_thr_binary is {cfg.mask_thr_binary}, with which mmdet gives masks of 0 and 255: '
+                                        'set it to 0.5, or use --outputs raw')
 
     @property
     def limit(self) -> int:
@@ -151,8 +156,12 @@ class YOLACT(Detection):
         reach = LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor([-1, -1, 1, 1])
         most, least = (self.in_picture(raw[-1], coefficients, each, image.shape[2:]) for each in (boxes + reach, boxes - reach))
         threshold = float(cfg.mask_thr)
-        slack = STEEPEST * LOGIT_TOLERANCE * float((coefficients @ raw[-1].flatten(2)).abs().max())
-        return {**doubts, 'mask_near': (most >= threshold - slack) & (least <= threshold + slack)}
+        # A logit is a sum of products, and both factors of each may be off.
+        weights, prototypes = coefficients.abs(), raw[-1].abs()
+        of_logits = weights.amax() * prototypes.sum(dim=1).amax() + prototypes.amax() * weights.sum(dim=2).amax()
+        slack = STEEPEST * LOGIT_TOLERANCE * float(of_logits)
+        # Outside of the box there is exactly nothing.
+        return {**doubts, 'mask_near': (most >= threshold - slack) & (least <= threshold + slack) & (most > 0)}
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         return {**super().read(samples), 'masks': read_masks(samples, self.limit)}

@@ -39,22 +39,27 @@ class Masks(NamedTuple):
 
 
 def evidence_of(adapter: SOLO, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
-    """Return `mask_near` (N, K, H, W), `edge_rows` and `row_slack` (N, K), and `maybe` (N, J, 3): rows that a file may have besides.
+    """Return `mask_near` (N, K, H, W), `edge_rows` and `row_slack` (N, K), and `least_num` (N,): how many rows there are at least.
 
-    The latter are least and largest score and label; a label of -1 fills up.
+    Of rows that a file may have besides, `maybe` (N, J, 3) has least and largest score and label; a label of -1 fills up. `maybe_masks` and
+    `maybe_near` (N, J, H, W) are their masks.
     """
     groups, locations, cfg = adapter.groups(raw), adapter.locations(raw), adapter.head.test_cfg
     logits = groups[adapter.map_names.index('scores')]
     slack = STEEPEST * LOGIT_TOLERANCE * MASKS[adapter.kind][1] * largest_logit(adapter.kind, groups)
     scores = _scores(locations.scores, logits, max(float(level.abs().max()) for level in logits))
     rows, least = adapter.rows(locations), adapter.least_areas(locations.masks)
-    edges, slacks, others = zip(*(
+    edges, slacks, others, counts = zip(*(
         _doubts(cfg, locations.masks[number].flatten(1), least.double(), [part[number].double() for part in scores[:2]],
                 [part[number] for part in scores[2:]], slack, rows, number) for number in range(len(rows.num))), strict=True)
     longest = max([len(part) for part in others] + [1])
-    whole = adapter.in_picture(at(locations.masks, rows.places), image.shape[2:])
-    return {'mask_near': (whole - float(cfg.mask_thr)).abs() <= slack, 'edge_rows': torch.stack(edges), 'row_slack': torch.stack(slacks),
-            'maybe': torch.stack([torch.cat([part, part.new_full((longest - len(part), 3), -1.0)]) for part in others])}
+    filled = torch.stack([torch.cat([part, part.new_full((longest - len(part), 4), -1.0)]) for part in others])
+    there = (torch.arange(rows.places.shape[1], device=image.device) < rows.num[:, None])[..., None, None]
+    whole, of_maybe = (adapter.in_picture(at(locations.masks, places), image.shape[2:])
+                       for places in (rows.places, filled[..., 3].clamp(min=0).long()))
+    near, maybe_near = ((each - float(cfg.mask_thr)).abs() <= slack for each in (whole, of_maybe))
+    return {'mask_near': near & there, 'edge_rows': torch.stack(edges), 'row_slack': torch.stack(slacks), 'maybe': filled[..., :3],
+            'maybe_masks': of_maybe > float(cfg.mask_thr), 'maybe_near': maybe_near, 'least_num': torch.stack(counts)}
 
 
 def _scores(scores: Tensor, logits: list[Tensor], scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -75,8 +80,8 @@ def _scores(scores: Tensor, logits: list[Tensor], scale: float) -> tuple[Tensor,
 
 
 def _doubts(cfg: Any, masks: Tensor, least: Tensor, scores: list[Tensor], peaks: list[Tensor], slack: float, rows: Rows,
-            number: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return of a picture `edge_rows` (K,), `row_slack` (K,) and what it has of `maybe`.
+            number: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return of a picture `edge_rows` (K,), `row_slack` (K,), what it has of `maybe` with the location of each, and `least_num`.
 
     Args:
         masks: (L, P), probabilities.
@@ -100,7 +105,9 @@ def _doubts(cfg: Any, masks: Tensor, least: Tensor, scores: list[Tensor], peaks:
     overlap = _overlaps(Masks(inside.surely[place], inside.maybe[place]), Interval(areas.low[place], areas.high[place]))
     final = _decayed(score, sure, label, overlap, float(cfg.sigma))
     stays = final.high >= float(cfg.filter_thr)
-    sure, there = _in_best(final, sure & (final.low >= float(cfg.filter_thr)), after)
+    sure = sure & (final.low >= float(cfg.filter_thr))
+    least_num = sure.sum().clamp(max=len(rows.scores[number]))
+    sure, there = _in_best(final, sure, after)
     sure, there = sure & stays, there & stays
     edge, slacks = torch.zeros_like(rows.scores[number], dtype=torch.bool), torch.zeros_like(rows.scores[number])
     others = there.clone()
@@ -110,7 +117,8 @@ def _doubts(cfg: Any, masks: Tensor, least: Tensor, scores: list[Tensor], peaks:
         edge[row] = ~sure[match]
         slacks[row] = torch.maximum(final.high[match] - value, value - final.low[match])
         others[match] = False
-    return edge, slacks, torch.stack([final.low[others], final.high[others], label[others].double()], dim=1).float()
+    columns = final.low[others], final.high[others], label[others].double(), looked_at[place[others]].double()
+    return edge, slacks, torch.stack(columns, dim=1).float(), least_num
 
 
 def _certainty(masks: Tensor, inside: Masks, areas: Interval, threshold: float, slack: float) -> Interval:

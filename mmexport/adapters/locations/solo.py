@@ -53,7 +53,8 @@ class Rows(NamedTuple):
 class SOLO(Detection):
     """Give the instances of SOLO and its relatives.
 
-    ``raw``: the head's maps before any sigmoid, `scores_0`, `masks_0` or `kernels_0` and so on for each level.
+    ``raw``: the head's maps before any sigmoid, for each level: of SOLO `masks_0`, `scores_0`; of Decoupled SOLO `columns_0`, `rows_0`,
+    `scores_0`; of SOLOv2 `kernels_0`, `scores_0` and `features_0`, which all levels share.
     ``final``, by the head's test_cfg: `scores` (N, K), `labels` (N, K), `masks` (N, K, H, W) bool, of which `num` (N) rows count, and
     `boxes` (N, K, 4) around the masks, where mmdet gives zeros. K is max_per_img.
 

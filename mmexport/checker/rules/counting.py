@@ -10,6 +10,13 @@ def share(mask: Tensor) -> float:
     return int(mask.count_nonzero()) / mask.numel() if mask.numel() else float('nan')
 
 
+def share_of_rows(num: Tensor, near: Tensor) -> float:
+    """Return the share of `near` (N, K, ...) that is true, among the first `num` (N,) rows; 0 if there are none."""
+    rows = [each[:int(count)] for each, count in zip(near, num, strict=True)]
+    total = sum(part.numel() for part in rows)
+    return sum(int(part.count_nonzero()) for part in rows) / total if total else 0.0
+
+
 def pairs_of(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Return the pairs of values (2, P) of two maps of integers, and their counts. The pairs are sorted."""
     first, index = one.flatten().unique(return_inverse=True)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .counting import share
+from .counting import share_of_rows
 from .label_maps import MAX_NEAR
 
 # The least overlap at which a row is taken for another one that is a little off.
@@ -32,7 +32,7 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
         if not 0 <= actual_count <= actual['scores'].shape[1]:
             return dict(problem=f'num is {actual_count}, and there are {actual["scores"].shape[1]} rows')
         unsure = evidence['unsure'][image].bool() if 'unsure' in evidence else torch.zeros(expected['scores'].shape[1], dtype=torch.bool)
-        rows += count
+        rows, before = rows + count, lost
         doubtful += int(unsure[:count].sum())
         pairs, free = _matches(expected, actual, image, count, actual_count, reach, best, tolerance)
         for row, match in pairs:
@@ -53,6 +53,9 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
             mask_error, worst = max(mask_error, off), max(worst, over * tolerance)
             wrong += int(box > tolerance * reach or score > allowed or over > 1)
         new += _unexplained(actual, image, free, evidence, tolerance, reach, best)
+        if 'least_num' in evidence:
+            # Of rows at a cut one may go, and another comes: there are as many.
+            lost = max(lost, before + int(evidence['least_num'][image]) - actual_count)
     metrics = dict(rows=rows, rows_lost=lost, rows_new=new, rows_wrong=wrong, rows_unsure=doubtful, box_error=box_error,
                    score_error=score_error, best_score=best, reach=reach, matched=matched / max(rows, 1))
     if 'masks' in expected:
@@ -60,7 +63,7 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
     if doubtful / max(rows, 1) > MAX_NEAR:
         return dict(problem=f'eager is unsure of {doubtful} of {rows} rows: too few are left to compare. '
                             'Give a picture of what the model was trained on by --image, or compare --outputs raw', metrics=metrics)
-    if 'masks' in expected and 'mask_near' in evidence and (near := _near_share(expected['num'], evidence['mask_near'])) > MAX_NEAR:
+    if 'masks' in expected and 'mask_near' in evidence and (near := share_of_rows(expected['num'], evidence['mask_near'])) > MAX_NEAR:
         return dict(problem=f'eager is unsure of {near:.0%} of the cells of masks: too few are left to compare', metrics=metrics)
     if any(bool(actual[name][image, int(count):].any()) for image, count in enumerate(actual['num'])
            for name in ('boxes', 'scores', 'labels', *(['masks'] if 'masks' in expected else []))):
@@ -70,24 +73,20 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
                 lost=min(1.0, (lost + new) / share), metrics=metrics)
 
 
-def _near_share(num: Tensor, near: Tensor) -> float:
-    """Return the share of cells that are near, among the rows that count."""
-    rows = [each[:int(count)].flatten() for each, count in zip(near, num, strict=True)]
-    return share(torch.cat(rows)) if sum(len(row) for row in rows) else 0.0
-
-
 def _mask_error(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor], image: int, row: int,
                 match: int, allowed: float) -> tuple[float, float]:
     """Return by how much the mask of a row is off, and that in units of what is allowed: what its box's tolerance does to it."""
     if 'masks' not in expected or ('mask_unsure' in evidence and bool(evidence['mask_unsure'][image, row])):
         return 0.0, 0.0
     one, other = expected['masks'][image, row], actual['masks'][image, match]
+    # Also a cell that is not compared has a value that a mask has.
+    outside = 0.0 if one.dtype == torch.uint8 else float(torch.maximum(one.amin() - other, other - one.amax()).amax())
     if 'mask_near' in evidence:
         one, other = (mask.masked_fill(evidence['mask_near'][image, row].bool(), 0) for mask in (one, other))
     if one.dtype == torch.uint8:
         # Pixels; the first one is too much.
         return float((one != other).sum()), 2.0 * float((one != other).any())
-    off = float((one - other).abs().max())
+    off = max(outside, float((one - other).abs().max()))
     allowed += float(evidence['mask_slack'][image, row]) if 'mask_slack' in evidence else 0.0
     return off, off / max(allowed, 1e-12)
 

@@ -81,7 +81,7 @@ def test_unknown_cells_are_those_that_another_order_changes(seed: int) -> None:
     order = logits.abs().argsort(dim=1)
     logits[0, order[0, 5]] = -logits[0, order[0, 4]] * (1 + 1e-6)
     cells = logits.abs().argsort(dim=1)[:, :5]
-    base = Refined(logits.scatter(1, cells, 2.0).unflatten(1, (4, 4)), [Step(logits, cells)])
+    base = Refined(logits.scatter(1, cells, 2.0).unflatten(1, (4, 4)), [Step(logits, cells, (4, 4))])
     slack, unknown = doubts(base, [base])
     assert set(unknown.flatten().nonzero()[:, 0].tolist()) == set(order[0, 4:6].tolist())
     assert float(slack) == 0
@@ -89,7 +89,7 @@ def test_unknown_cells_are_those_that_another_order_changes(seed: int) -> None:
 
 def test_a_step_that_computes_every_cell_leaves_nothing_unknown() -> None:
     logits, cells = torch.rand(2, 4), torch.arange(4).expand(2, 4)
-    base = Refined(torch.rand(2, 2, 2), [Step(logits, cells)])
+    base = Refined(torch.rand(2, 2, 2), [Step(logits, cells, (2, 2))])
     assert not doubts(base, [base])[1].any()
     assert doubts(Refined(base.masks, [None]), [Refined(base.masks + 0.5, [None])])[0].tolist() == pytest.approx([0.5, 0.5])
 

@@ -88,7 +88,8 @@ def test_wrong_instances_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert wrong(labels=(expected['labels'] + 1) % 12) and wrong(scores=expected['scores'] * 0.999)
     assert wrong(num=expected['num'] - 5), 'rows that do not count are zero'
     thr = float(adapter.model.mask_head.test_cfg.mask_thr)
-    for settings in (dict(sigma=1.0), dict(mask_thr=thr + 0.02), dict(filter_thr=float(expected['scores'][0, 10])), dict(nms_pre=5)):
+    fewer, later = int(expected['num'].min()) - 3, float(expected['scores'][0, 10])
+    for settings in (dict(max_per_img=fewer), dict(sigma=1.0), dict(mask_thr=thr + 0.02), dict(filter_thr=later), dict(nms_pre=5)):
         assert wrong(**with_setting(**settings)), settings
     monkeypatch.setattr(solo, 'decayed', lambda scores, *_: scores)
     assert wrong(**named(adapter, adapter.final(raw, image))), 'no suppression'
@@ -106,6 +107,7 @@ def test_a_picture_without_instances() -> None:
     for name, tensor in expected.items():
         assert not tensor.any() and torch.equal(tensor, read[name].to(tensor.dtype)), name
     assert evidence['maybe'].shape == (2, 1, 3) and not evidence['edge_rows'].any()
+    assert compare_instances(expected, read, evidence, 1e-5)['beyond'] == 0
 
 
 def test_what_is_not_known_is_refused() -> None:
