@@ -1,4 +1,4 @@
-"""Place boxes by points of a grid, as Grid R-CNN does with those that stay.
+"""Move boxes to points of a grid, as Grid R-CNN does with those that stay.
 
 A head gives each box a map of scores for every point. A side of the box becomes the mean of the points on it, weighted by their scores.
 

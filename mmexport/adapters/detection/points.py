@@ -20,7 +20,7 @@ POINTS = 'PointRendRoIHead'
 
 
 class Step(NamedTuple):
-    """Hold the logits (R, h * w) before a step, the cells (R, P) that it computes again, and the size (h, w)."""
+    """Hold the logits (R, h * w) before a step, its cells (R, P), and the size (h, w)."""
 
     logits: Tensor
     cells: Tensor
