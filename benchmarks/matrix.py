@@ -24,12 +24,15 @@ from typing import Any
 
 from common import COMMIT, ROOT, names, write
 from matrix_env import ENVIRONMENTS, Environment, install, versions
+from matrix_row import DETECTORS
 
 # Of `make test-fast` what does not depend on recorded figures, and the patches against upstream.
 FAST = ('tests/checker', 'tests/model', 'tests/utils', 'tests/compat', 'tests/inputs', 'tests/patching', 'tests/ops', 'tests/patches',
         'tests/branches/test_tables.py', 'tests/branches/test_recorder.py')
 TRAINED = ('cracks_sigmoid', 'nuclei_unet', 'shapes_slide')
 WHOLE = 'mask2former_r50 256x256'
+# Where detectors are tried too.
+WITH_DETECTORS = ('torch-2.1.2', 'torch-2.8.0')
 
 
 def main() -> int:
@@ -40,7 +43,7 @@ def main() -> int:
     for environment, entry in zip(ENVIRONMENTS, results, strict=True):
         if args.environments and environment.name not in args.environments:
             continue
-        todo = [row for row in args.rows or rows() if args.again or row not in entry['rows']]
+        todo = [row for row in args.rows or rows(environment.name) if args.again or row not in entry['rows']]
         if not todo:
             continue
         folder = args.folder / environment.name
@@ -88,12 +91,13 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def rows() -> list[str]:
-    """Return the names of the rows, the most important first."""
+def rows(environment: str) -> list[str]:
+    """Return the names of the rows of an environment, the most important first."""
     main_ones = ['segformer_b0', 'mask2former_r50']
     models = [*main_ones, *(f'trained {name}' for name in TRAINED), *(name for name in names() if name not in main_ones)]
     # SegFormer's AOTInductor package is made in its row with the other formats.
-    return [*main_ones, WHOLE, *models[2:], 'files', 'fast tests', *(f'{name} aotinductor' for name in models[1:])]
+    detectors = [f'detector {name}' for name in DETECTORS] if environment in WITH_DETECTORS else []
+    return [*main_ones, WHOLE, *models[2:], 'files', 'fast tests', *detectors, *(f'{name} aotinductor' for name in models[1:])]
 
 
 def run(row: str, folder: Path, limit: int) -> dict[str, Any]:

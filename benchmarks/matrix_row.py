@@ -17,6 +17,8 @@ from matrix_table import FORMATS
 # Compiles for minutes: a row of its own for each model but this one.
 COMPILED = {'aotinductor': ('segformer_b0',)}
 WHOLE = ('torchscript', 'onnx')
+# Detectors that are tried in the formats of WHOLE.
+DETECTORS = ('retinanet', 'rtmdet', 'mask_rcnn', 'yolox', 'detr', 'dino')
 # Models whose files other environments load.
 FILES = ('segformer_b0', 'maskformer_r50')
 
@@ -55,7 +57,8 @@ def results(row: str) -> dict[str, str]:
     from mmexport.errors import MMExportError, last_line
     row, compiled = row.removesuffix(' aotinductor'), row.endswith(' aotinductor')
     formats = ['aotinductor'] if compiled else [
-        name for name in FORMATS if (not row.endswith('256x256') or name in WHOLE) and row in COMPILED.get(name, (row,))]
+        name for name in FORMATS if (not row.endswith('256x256') and not row.startswith('detector ') or name in WHOLE)
+        and row in COMPILED.get(name, (row,))]
     missing = {name: f'not available: {reason}' for name, reason in availability().items() if reason and name in formats}
     present = [name for name in formats if name not in missing]
     with tempfile.TemporaryDirectory() as folder:
@@ -76,6 +79,9 @@ def made(row: str, formats: list[str], folder: Path) -> tuple[Any, Any, str | No
         cfg = load_config(place.with_suffix('.py'))
         cfg.export = {**cfg.get('export', {}), 'backends': formats}
         return cfg, None, str(place.with_suffix('.pth'))
+    if row.startswith('detector '):
+        from tests.detectors import seeded_detector, tiny_detector
+        return tiny_detector(row.split()[1], backends=formats), seeded_detector(row.split()[1]), None
     if row.endswith('256x256'):
         from mmexport.seeding.checkpoint import write_checkpoint
         cfg = load_config(CONFIGS / f'{row.split()[0]}.py')

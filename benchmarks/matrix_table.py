@@ -26,7 +26,7 @@ def document(environments: list[dict[str, Any]]) -> None:
     (ROOT / 'mmexport' / 'compat' / 'tried.json').write_text(json.dumps(summaries, indent=1) + '\n')
     for page in PAGES:
         place = ROOT / page
-        details = across(environments) + failures(environments) if page.startswith('docs') else []
+        details = across(environments) + detectors(environments) + failures(environments) if page.startswith('docs') else []
         lines = table(environments) + details
         text = '<!-- matrix -->\n' + '\n'.join(lines) + '\n<!-- /matrix -->'
         place.write_text(MARK.sub(lambda match, text=text: text, place.read_text()))
@@ -39,7 +39,7 @@ def summary(environment: dict[str, Any]) -> dict[str, Any]:
 
 def counts(environment: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """Return by format how many models passed, of how many that were tried; a row that ended without a result passed in none."""
-    tried = {key: row for key, row in environment['rows'].items() if key not in ('files', 'fast tests')}
+    tried = {key: row for key, row in environment['rows'].items() if not key.startswith(('files', 'fast tests', 'detector '))}
     results = [(name, result) for row in tried.values() for name, result in row.get('formats', {}).items()
                if not result.startswith('not available')]
     names = {name for name, _ in results}
@@ -83,6 +83,23 @@ def across(environments: list[dict[str, Any]]) -> list[str]:
             cells.append((f"{sum(each == 'PASS' for each in outcomes)} of {len(outcomes)}" if outcomes else '-')
                          + (f', {turned_away} refused' if turned_away else ''))
         lines.append(f"| {reader} | {' | '.join(cells)} |")
+    return lines
+
+
+def detectors(environments: list[dict[str, Any]]) -> list[str]:
+    """Return a Markdown table: what became of small detectors."""
+    rows = {each['name']: {key.split()[1]: row for key, row in each['rows'].items() if key.startswith('detector ')}
+            for each in environments}
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    if not names:
+        return []
+    lines = ['', 'Detectors, small, in TorchScript and ONNX. A dash: not run.', '', f"| torch | {' | '.join(names)} |",
+             '|---' * (len(names) + 1) + '|']
+    for environment in environments:
+        if row := rows[environment['name']]:
+            results = [row.get(name, dict(formats={'none': '-'})).get('formats', {'none': 'no result'}).values() for name in names]
+            cells = [', '.join(dict.fromkeys(re.split(r':| \(', result)[0] for result in each)) for each in results]
+            lines.append(f"| {named(environment)} | {' | '.join(cells)} |")
     return lines
 
 
