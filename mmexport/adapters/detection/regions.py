@@ -83,7 +83,9 @@ def second_stage(roi_head: Any, features: Features, regions: Regions, sizes: Ten
     if one:
         final = final.repeat_interleave(head.num_classes, dim=1)
     labels = torch.arange(head.num_classes, device=sizes.device).expand_as(scores)
-    valid = (scores > float(roi_head.test_cfg['score_thr'])) & regions.valid[..., None]
+    # A region that no proposal fills is no candidate, however wide the threshold is taken.
+    scores = torch.where(regions.valid[..., None], scores, torch.full_like(scores, -1.0))
+    valid = scores > float(roi_head.test_cfg['score_thr'])
     return Candidates(final, scores.flatten(1), labels.flatten(1), valid.flatten(1)), torch.stack(logits).abs().amax(), looked_at
 
 
