@@ -45,7 +45,7 @@ def render(report: Report, verbose: bool = False) -> Iterator[str]:
     yield from summary_lines(report.pipelines)
     yield from _input_lines(report)
     yield from report.branches.lines()
-    yield from report.notes
+    yield from (line for note in report.notes for line in wrap(note, 80))
     yield ''
     yield from _formats(report)
     yield from wrap('time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in report.time_by_kind.items()), 80)
