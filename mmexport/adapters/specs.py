@@ -9,6 +9,8 @@ from typing import Any
 FOLLOWING = ('batch', 'height', 'width')
 # The default tolerance, in units of the scale of the logits; decisions closer than twice that are near.
 LOGIT_TOLERANCE = 1e-4
+# By how much a probability changes with its logit at most.
+STEEPEST = 0.25
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,13 @@ from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
 from ..base import Adapter
-from ..specs import LOGIT_TOLERANCE, OutputSpec
+from ..specs import LOGIT_TOLERANCE, STEEPEST, OutputSpec
 from .candidates import Candidates, rows_at
 from .decoders import owner_of
 from .dense import decoded, rows_of, with_places
 from .detection import Detection
 from .pasting import decided, read_masks
 from .suppression import check_suppression, places_kept, rows_kept
-
-# By how much a probability changes with its logit at most.
-STEEPEST = 0.25
 
 
 class DynamicMasks(Detection):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...errors import ConfigError
 from ..base import Adapter
-from ..specs import LOGIT_TOLERANCE, OutputSpec
+from ..specs import LOGIT_TOLERANCE, STEEPEST, OutputSpec
 from .mask_evidence import moved_boxes
 from .masks import masks_of
 from .pasting import decided, pasted, read_masks
@@ -22,8 +22,6 @@ else:
     # It stands before a `TwoStage` in the order of methods.
     TwoStage = Adapter
 
-# By how much a probability changes with its logit at most.
-STEEPEST = 0.25
 
 
 def with_pasted_masks(cls: type[TwoStage]) -> type[TwoStage]:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
 from ..base import Adapter
-from ..specs import LOGIT_TOLERANCE, OutputSpec
+from ..specs import LOGIT_TOLERANCE, STEEPEST, OutputSpec
 from . import fast_nms
 from .candidates import Candidates, best_positions, rows_at
 from .decoders import check_owners
@@ -27,8 +27,6 @@ KNOWN = {'bbox_head': (HEAD, ('predict_by_feat', '_predict_by_feat_single', '_bb
          'mask_head': (MASKS, ('predict_by_feat', '_predict_by_feat_single', 'forward', 'crop_mask_preds', 'crop_single'))}
 # Cells that a mask reaches beyond its box.
 PADDING = 1
-# By how much a probability changes with its logit at most.
-STEEPEST = 0.25
 
 
 class Positions(NamedTuple):
@@ -116,13 +114,18 @@ class YOLACT(Detection):
         entries = torch.where(stays, ranked.scores.flatten(1), torch.full_like(ranked.scores.flatten(1), -1.0)).topk(self.limit, dim=1)
         return entries.indices, stays.sum(dim=1).clamp(max=self.limit)
 
+    @staticmethod
+    def of_entries(positions: Positions, ranked: fast_nms.Ranked, entries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return boxes (N, K, 4) and coefficients (N, K, D) of what `rows` chose."""
+        place = ranked.places.flatten(1).gather(1, entries)
+        return rows_at(positions.boxes, place), rows_at(positions.coefficients, place)
+
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         positions = self.positions(raw, self.sizes_of(image))
         ranked = self.ranked(positions)
         entries, num = self.rows(ranked)
         counts = torch.arange(self.limit, device=num.device) < num[:, None]
-        place = ranked.places.flatten(1).gather(1, entries)
-        boxes, coefficients = rows_at(positions.boxes, place), rows_at(positions.coefficients, place)
+        boxes, coefficients = self.of_entries(positions, ranked, entries)
         whole = self.in_picture(raw[-1], coefficients, boxes, image.shape[2:])
         return (boxes * counts[..., None], ranked.scores.flatten(1).gather(1, entries) * counts,
                 torch.div(entries, ranked.scores.shape[2], rounding_mode='floor') * counts, num,
@@ -151,8 +154,7 @@ class YOLACT(Detection):
             torch.arange(ranked.scores.shape[1], device=num.device)[:, None].expand_as(ranked.scores).flatten(1), stays.flatten(1))
         settings = dict(nms=dict(type='nms', iou_threshold=float('inf')), max_per_img=self.limit, score_thr=float(cfg.score_thr))
         doubts = close_calls(candidates, settings, scale, (doubtful & stays).flatten(1), (doubtful & ~stays).flatten(1), (entries, num))
-        place = ranked.places.flatten(1).gather(1, entries)
-        boxes, coefficients = rows_at(positions.boxes, place), rows_at(positions.coefficients, place)
+        boxes, coefficients = self.of_entries(positions, ranked, entries)
         reach = LOGIT_TOLERANCE * float(boxes.abs().max()) * boxes.new_tensor([-1, -1, 1, 1])
         most, least = (self.in_picture(raw[-1], coefficients, each, image.shape[2:]) for each in (boxes + reach, boxes - reach))
         threshold = float(cfg.mask_thr)

@@ -12,14 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..detection.evidence import score_slack
-from ..specs import LOGIT_TOLERANCE
+from ..specs import LOGIT_TOLERANCE, STEEPEST
 from .masks import MASKS, at, largest_logit
 
 if TYPE_CHECKING:
     from .solo import SOLO, Rows
 
-# By how much a probability changes with its logit at most.
-STEEPEST = 0.25
 # Relative rounding of sums and exponentials in float32.
 ROUNDING = 1e-5
 
@@ -47,7 +45,7 @@ def evidence_of(adapter: SOLO, raw: tuple[Tensor, ...], image: Tensor) -> dict[s
     groups, locations, cfg = adapter.groups(raw), adapter.locations(raw), adapter.head.test_cfg
     logits = groups[adapter.map_names.index('scores')]
     slack = STEEPEST * LOGIT_TOLERANCE * MASKS[adapter.kind][1] * largest_logit(adapter.kind, groups)
-    scores = _scores(locations.scores, logits, max(float(level.abs().max()) for level in logits))
+    scores = _scores(logits, max(float(level.abs().max()) for level in logits))
     rows, least = adapter.rows(locations), adapter.least_areas(locations.masks)
     edges, slacks, others, counts = zip(*(
         _doubts(cfg, locations.masks[number].flatten(1), least.double(), [part[number].double() for part in scores[:2]],
@@ -62,8 +60,8 @@ def evidence_of(adapter: SOLO, raw: tuple[Tensor, ...], image: Tensor) -> dict[s
             'maybe_masks': of_maybe > float(cfg.mask_thr), 'maybe_near': maybe_near, 'least_num': torch.stack(counts)}
 
 
-def _scores(scores: Tensor, logits: list[Tensor], scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return least and largest scores (N, L, C), and where a score surely is a peak, and may be one."""
+def _scores(logits: list[Tensor], scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return least and largest scores (N, L, C) of all levels, and where a score surely is a peak, and may be one."""
     low, high, surely, maybe = [], [], [], []
     for level in logits:
         values = level.sigmoid()
