@@ -6,6 +6,9 @@ READY  := $(VENV)/.ready
 FORMATS := $(VENV)/.formats
 DEMO   ?= work_dirs/demo
 TORCH  ?= 2.13.0
+# The environment whose mmcv has compiled ops, and the wheel that is built for it once.
+COMPILED := $(VENV)-compiled
+WHEELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mmexport/torch-$(TORCH)
 # A plain `torch` brings gigabytes of CUDA packages on Linux; this index has the CPU builds.
 CPU    ?= https://download.pytorch.org/whl/cpu
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -18,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 FAST := tests/checker tests/cli tests/branches/test_tables.py tests/branches/test_recorder.py tests/model tests/utils tests/compat \
 	tests/inputs tests/patching tests/ops
 
-.PHONY: help setup formats demo test test-fast docs lint mutation matrix picture verify-configs cpp clean
+.PHONY: help setup formats demo test test-fast mmcv test-compiled docs lint mutation matrix picture verify-configs cpp clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -26,6 +29,8 @@ help:
 	@echo "make lint: ruff, mypy, import contracts.   make verify-configs: export and verify every config, full size (hours on two cores)."
 	@echo "make matrix: export and test with other versions of torch and numpy (hours)."
 	@echo "make picture: draw docs/images/parity.png, which the README shows."
+	@echo "make mmcv: build mmcv with compiled ops for the environment $(COMPILED)."
+	@echo "make test-compiled: tests against those ops, and every detector judged by them (half an hour)."
 	@echo "make mutation: change what judges files, one place at a time, and see whether a test notices."
 	@echo "make cpp: build examples/cpp on LibTorch (cmake, a compiler) and run it on Mask2Former-R50 and SegFormer-B0."
 
@@ -60,6 +65,25 @@ test: $(FORMATS)
 
 test-fast: $(FORMATS)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 -q -m 'not slow' $(FAST)
+
+# Its ops run on the CPU; building them takes some 9 minutes on two cores, once for each torch and Python.
+$(COMPILED)/.mmcv: $(READY)
+	$(MAKE) formats VENV=$(COMPILED)
+	$(COMPILED)/bin/python -m pip install -q --disable-pip-version-check ninja
+	for_python=$(WHEELS)/$$($(COMPILED)/bin/python -c 'import sys; print(sys.implementation.cache_tag)'); \
+	ls $$for_python/mmcv-2.1.0-*.whl 2>/dev/null || \
+		PATH=$(abspath $(COMPILED))/bin:$$PATH MMCV_WITH_OPS=1 MAX_JOBS=2 $(COMPILED)/bin/python -m pip wheel -q --no-deps \
+			--no-build-isolation --no-binary mmcv --no-cache-dir -w $$for_python mmcv==2.1.0 && \
+	$(COMPILED)/bin/python -m pip uninstall -q -y mmcv-lite && \
+	$(COMPILED)/bin/python -m pip install -q --no-deps --force-reinstall $$for_python/mmcv-2.1.0-*.whl
+	@touch $@
+
+mmcv: $(COMPILED)/.mmcv
+
+# Goes on where it was interrupted, as far as detectors are concerned.
+test-compiled: $(COMPILED)/.mmcv
+	OMP_NUM_THREADS=1 $(COMPILED)/bin/python -m pytest -n 2 -m compiled_mmcv
+	$(COMPILED)/bin/python benchmarks/detectors.py --formats torchscript --out benchmarks/results/detectors_compiled.json
 
 lint: $(READY)
 	$(PY) -m ruff check .
@@ -103,4 +127,4 @@ cpp: $(READY)
 		build/cpp/run work_dirs/cpp/$$name/torchscript cpu || exit 1; done
 
 clean:
-	rm -rf $(VENV) work_dirs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(COMPILED) work_dirs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -2,6 +2,8 @@
 
     python benchmarks/detectors.py --out benchmarks/results/detectors.json
     python benchmarks/detectors.py --names retinanet --again
+    python benchmarks/detectors.py --formats torchscript --out benchmarks/results/detectors_compiled.json
+The last, with compiled mmcv, has the same files judged by mmcv's own kernels: `make test-compiled`.
 """
 from __future__ import annotations
 
@@ -28,15 +30,16 @@ def main() -> int:
     quiet()
     from tests.detectors import ALL
     if args.one:
-        print(json.dumps(run(args.one)))
+        print(json.dumps(run(args.one, args.formats)))
         return 0
     rows: dict[str, Any] = {row['name']: row for row in json.loads(args.out.read_text())['rows']} if args.out.is_file() else {}
     known = [*ALL]
     for name in args.names or known:
         if name not in rows or args.again:
-            rows[name] = apart(name, args.limit)
+            rows[name] = apart(name, args.formats, args.limit)
             print(name, json.dumps(rows[name]), flush=True)
-            write(args.out, [rows[each] for each in known if each in rows], limit_s=args.limit, small=True)
+            write(args.out, [rows[each] for each in known if each in rows], limit_s=args.limit, small=True,
+                  **({} if args.formats == list(FORMATS) else dict(formats=args.formats)))
     if args.out.resolve() == RESULTS:
         document([rows[each] for each in known if each in rows])
     return 0 if all(result == 'PASS' for row in rows.values() for result in row.get('formats', {'none': 'no result'}).values()) else 1
@@ -63,6 +66,7 @@ def document(rows: list[dict[str, Any]]) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--names', nargs='*', help='names from tests/detectors.py (all)')
+    parser.add_argument('--formats', nargs='+', default=list(FORMATS), choices=FORMATS)
     parser.add_argument('--again', action='store_true', help='run rows again that have a result')
     parser.add_argument('--limit', type=int, default=900, help='seconds for a detector, all formats together')
     parser.add_argument('--one', help=argparse.SUPPRESS)
@@ -70,12 +74,12 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def apart(name: str, limit: int) -> dict[str, Any]:
+def apart(name: str, formats: list[str], limit: int) -> dict[str, Any]:
     """Return the row of one detector, from a process of its own."""
     started = time.perf_counter()
     try:
-        done = subprocess.run([sys.executable, '-W', 'ignore', __file__, '--one', name], capture_output=True, text=True, timeout=limit,
-                              check=False, env={**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1'})
+        done = subprocess.run([sys.executable, '-W', 'ignore', __file__, '--one', name, '--formats', *formats], capture_output=True,
+                              text=True, timeout=limit, check=False, env={**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1'})
     except subprocess.TimeoutExpired:
         return dict(name=name, reason=f'no result within {limit} s', commit=COMMIT)
     facts = dict(name=name, seconds=round(time.perf_counter() - started), commit=COMMIT)
@@ -85,19 +89,20 @@ def apart(name: str, limit: int) -> dict[str, Any]:
         return {**facts, 'reason': (done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1][:300]}
 
 
-def run(name: str) -> dict[str, Any]:
-    """Return ``PASS`` or the reason by format, and how many detections were compared."""
+def run(name: str, kinds: list[str]) -> dict[str, Any]:
+    """Return ``PASS`` or the reason by format, how many detections were compared, and mmexport's kernels that eager ran on."""
     from matrix_row import judged
 
     from mmexport import Exporter
     from tests.detectors import ALL, seeded_detector, tiny_detector
     with tempfile.TemporaryDirectory() as folder:
-        report, = Exporter(tiny_detector(name, backends=list(FORMATS)), None, folder, model=seeded_detector(name), diagnose=False).run()
+        report, = Exporter(tiny_detector(name, backends=kinds), None, folder, model=seeded_detector(name), diagnose=False).run()
         compared = [row.metrics['rows'] for check in report.checks for row in check.rows
                     if row.output in ('detections', 'instances') and row.metrics]
-        formats = {kind: judged(report, kind) for kind in FORMATS}
+        formats = {kind: judged(report, kind) for kind in kinds}
         return dict(config=ALL[name], formats=formats, inputs=len(report.inputs),
-                    detections=[min(compared), max(compared)])
+                    detections=[min(compared), max(compared)],
+                    mmcv_ops=report.versions['mmcv_ops'], reference_kernels=sorted(report.versions.get('reference_kernels', ())))
 
 
 if __name__ == '__main__':

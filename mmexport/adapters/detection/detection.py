@@ -13,9 +13,9 @@ from ...registry import ADAPTERS
 from ..base import Adapter
 from ..image_metas import image_metas
 from ..specs import OutputSpec
-from .decoders import METHODS, decoder_of, owners
-from .evidence import close_calls
-from .suppression import check_suppression, kept, limit_of
+from .boxes.decoders import METHODS, decoder_of, owners
+from .boxes.evidence import close_calls
+from .boxes.suppression import check_suppression, kept, limit_of
 
 # Detections and classes that seeded weights give on each scene.
 ROWS, CLASSES = 20, 5

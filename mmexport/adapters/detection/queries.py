@@ -13,10 +13,10 @@ from ...utils.override import override
 from ..base import Adapter
 from ..image_metas import image_metas
 from ..specs import OutputSpec
-from .candidates import rows_at
-from .decoders import owners
+from .boxes.candidates import rows_at
+from .boxes.decoders import owners
+from .boxes.evidence import score_slack
 from .detection import Detection
-from .evidence import score_slack
 
 # Rows after the cut that are looked at.
 BEYOND = 20

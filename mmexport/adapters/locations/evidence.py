@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..detection.evidence import score_slack
+from ..detection.boxes.evidence import score_slack
 from ..specs import LOGIT_TOLERANCE, STEEPEST
 from .masks import MASKS, at, largest_logit
 

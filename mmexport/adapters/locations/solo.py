@@ -13,8 +13,8 @@ from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
 from ...utils.override import override
 from ..base import Adapter
-from ..detection.candidates import best_pairs
-from ..detection.decoders import owner_of
+from ..detection.boxes.candidates import best_pairs
+from ..detection.boxes.decoders import owner_of
 from ..detection.detection import Detection
 from ..detection.pasting import read_masks
 from ..panoptic.boxes import boxes_of

@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from mmexport.adapters.detection import detection, masks, regions
-from mmexport.adapters.detection.candidates import Candidates
+from mmexport.adapters.detection import detection
+from mmexport.adapters.detection.boxes.candidates import Candidates
+from mmexport.adapters.detection.stages import masks, regions
 from mmexport.ops.roi_align import forms
 from mmexport.report.facts import Report
 from tests.detectors import exported, tiny_detector

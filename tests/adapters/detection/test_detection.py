@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from mmexport.adapters import build_adapter
-from mmexport.adapters.detection.candidates import Candidates, best_pairs
-from mmexport.adapters.detection.suppression import kept
+from mmexport.adapters.detection.boxes.candidates import Candidates, best_pairs
+from mmexport.adapters.detection.boxes.suppression import kept
 from mmexport.checker.rules.detection_rows import compare_detections
 from mmexport.errors import UnsupportedModelError
 from mmexport.inputs.synthetic import picture
@@ -87,7 +87,7 @@ def rows(boxes: list[list[float]], scores: list[float]) -> Candidates:
 @pytest.mark.parametrize(('overlap', 'doubt'), [(0.5 + 1e-4, True), (0.5 - 1e-4, True), (0.6, False), (0.4, False)])
 def test_a_box_at_the_threshold_makes_those_it_decides_unsure(overlap: float, doubt: bool) -> None:
     """The second box overlaps the first one by about the threshold, the third one overlaps the second one only."""
-    from mmexport.adapters.detection.evidence import close_calls
+    from mmexport.adapters.detection.boxes.evidence import close_calls
     width = 100 * 2 * overlap / (1 + overlap)
     left = 100 - width
     candidates = rows([[0, 0, 100, 100], [left, 0, left + 100, 100], [left + 20, 0, left + 120, 100]], [0.9, 0.8, 0.7])
@@ -103,7 +103,7 @@ def test_a_box_at_the_threshold_makes_those_it_decides_unsure(overlap: float, do
 @pytest.mark.parametrize(('label', 'doubt'), [(0, False), (79, True)])
 def test_small_boxes_far_away_are_rounded(label: int, doubt: bool) -> None:
     """A box of 2 px is moved by its class to 100,000, where float32 has steps of 0.008."""
-    from mmexport.adapters.detection.evidence import close_calls
+    from mmexport.adapters.detection.boxes.evidence import close_calls
     candidates = rows([[0, 0, 2, 2], [0, 0.66, 2, 2.66], [1200, 700, 1333, 800]], [0.9, 0.8, 0.7])
     candidates = candidates._replace(labels=torch.full((1, 3), label))
     evidence = close_calls(candidates, dict(score_thr=0.05, max_per_img=5, nms=dict(type='nms', iou_threshold=0.5)), 10.0)
@@ -111,7 +111,7 @@ def test_small_boxes_far_away_are_rounded(label: int, doubt: bool) -> None:
 
 
 def test_ties_at_the_limit_are_exempt() -> None:
-    from mmexport.adapters.detection.evidence import close_calls
+    from mmexport.adapters.detection.boxes.evidence import close_calls
     apart = [[100.0 * number, 0.0, 100.0 * number + 10, 10.0] for number in range(4)]
     cfg = dict(score_thr=0.05, max_per_img=2, nms=dict(type='nms', iou_threshold=0.5))
     evidence = close_calls(rows(apart, [0.9, 0.8, 0.8, 0.3]), cfg, 10.0)

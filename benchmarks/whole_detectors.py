@@ -1,0 +1,86 @@
+"""Export detectors of full size at 800x1344 by the default command, and load each file in a process without OpenMMLab.
+
+Seeded weights, outputs `final`, TorchScript; every other shape is the command's own. With compiled mmcv, eager runs on its kernels.
+    python benchmarks/whole_detectors.py --out benchmarks/results/whole_detectors.json
+    python benchmarks/whole_detectors.py --configs dino --again --out benchmarks/results/whole_detectors.json
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from common import COMMIT, python, quiet, tool, write
+from formats import last
+
+CONFIGS = {'dino': 'mmdet::dino/dino-4scale_r50_8xb2-12e_coco.py',
+           'deformable_detr': 'mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
+           'mask_rcnn': 'mmdet::mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py',
+           'rtmdet_ins': 'mmdet::rtmdet/rtmdet-ins_s_8xb32-300e_coco.py',
+           'mask2former_panoptic': 'mmdet::mask2former/mask2former_r50_8xb2-lsj-50e_coco-panoptic.py'}
+# What the loading process must not find.
+OPENMMLAB = ('mmcv', 'mmdet', 'mmengine', 'mmseg', 'mmexport')
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--configs', nargs='+', default=[*CONFIGS], choices=[*CONFIGS])
+    parser.add_argument('--shape', nargs=2, type=int, default=(800, 1344), metavar=('H', 'W'))
+    parser.add_argument('--again', action='store_true', help='run rows again that have a result')
+    parser.add_argument('--out', type=Path, required=True)
+    parser.add_argument('--load', type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.load:
+        print(json.dumps(loaded(args.load, args.shape)))
+        return 0
+    quiet()
+    rows: dict[str, Any] = {row['config']: row for row in json.loads(args.out.read_text())['rows']} if args.out.is_file() else {}
+    for name in args.configs:
+        if name not in rows or args.again:
+            rows[name] = dict(config=name, **whole(name, args.shape), commit=COMMIT)
+            print(json.dumps(rows[name])[:400], flush=True)
+            write(args.out, [rows[each] for each in CONFIGS if each in rows], shape=args.shape)
+    return 0 if all(row['passed'] for row in rows.values()) else 1
+
+
+def whole(name: str, shape: list[int]) -> dict[str, Any]:
+    """Return the result of one export, and what its file answers where nothing of OpenMMLab can be imported."""
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint, work_dir = Path(folder) / 'weights.pth', Path(folder) / 'work'
+        made = tool('make_checkpoint', CONFIGS[name], checkpoint)
+        if made.returncode:
+            return dict(passed=False, reason=last(made))
+        started = time.perf_counter()
+        done = tool('export', CONFIGS[name], checkpoint, '--work-dir', work_dir, '--shape', *shape, '--no-samples', '--no-diagnose')
+        seconds = round(time.perf_counter() - started)
+        places = [place for place in (work_dir / 'report.json', work_dir / 'failed' / 'report.json') if place.is_file()]
+        if not places:
+            return dict(passed=False, reason=last(done), seconds=seconds)
+        report = json.loads(places[0].read_text())
+        rows = [row for artifact in report['artifacts'] for row in artifact['result']['rows'] if row['stage'] == 'artifact vs eager']
+        outcome = dict(passed=report['passed'], seconds=seconds, samples=sorted({row['sample'] for row in rows}),
+                       rows={row['output']: row['metrics'] for row in rows if row['metrics']},
+                       mmcv_ops=report['versions']['mmcv_ops'], reference_kernels=sorted(report['versions'].get('reference_kernels', ())))
+        if not report['passed']:
+            return dict(outcome, reason=report['artifacts'][0]['reason'])
+        file, = (work_dir / 'torchscript').glob('*.pt')
+        alone = python(Path(__file__), '--load', file, '--shape', *shape, '--out', file)
+        return dict(outcome, alone=json.loads(alone.stdout) if alone.returncode == 0 else last(alone))
+
+
+def loaded(file: Path, shape: list[int]) -> dict[str, Any]:
+    """Return the shapes of a file's answer to noise, and how many detections it has."""
+    import torch
+    sys.modules.update(dict.fromkeys(OPENMMLAB))
+    with torch.no_grad():
+        answer = torch.jit.load(file)(torch.rand(1, 3, *shape) * 255)
+    named = answer if isinstance(answer, dict) else dict(enumerate(answer if isinstance(answer, tuple) else (answer,)))
+    return {str(name): list(value.shape) for name, value in named.items()}
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""Find the boxes of which eager itself is not sure, for the checker.
+
+A box is unsure if rounding may change a decision about it: its score is at the threshold or ties with one at a cut, its overlap with a
+better box is at the threshold of suppression, or it overlaps a box that is unsure: a change of an unsure box may change every box that
+overlaps it.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....ops.nms.forms import first_kept
+from ...specs import LOGIT_TOLERANCE
+from .candidates import Candidates
+from .overlapping import ROUNDING, overlapping
+from .suppression import limit_of, places_kept, sorted_candidates, threshold_of
+
+# Candidates beyond the rows that are looked at.
+BEYOND = 16
+
+
+def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, may_be_removed: Tensor | None = None,
+                may_be_added: Tensor | None = None, expected: tuple[Tensor, Tensor] | None = None) -> dict[str, Tensor]:
+    """Return which rows rounding may remove, and which it may add.
+
+    They are `unsure` (N, K), of the expected rows, and `maybe` (N, J, 6), of others: x1 y1 x2 y2, score, label. A label of -1 fills up.
+    `row_slack` (N, K) and `maybe_slack` (N, J) are what a score may be off by; there are `least_num` (N,) rows at least.
+
+    Args:
+        scale: of the logits, the largest of them.
+        may_be_removed, may_be_added: (N, M) candidates that a file may not have, and those that eager does not have and a file may.
+        expected: the rows of eager, as `places_kept` gives them; other candidates behind its own change no place.
+    """
+    limit = limit_of(cfg)
+    none = torch.zeros_like(candidates.valid)
+    may_be_removed, may_be_added = none if may_be_removed is None else may_be_removed, none if may_be_added is None else may_be_added
+    index, num = expected or places_kept(candidates, cfg)
+    scores = candidates.scores.gather(1, index)
+    # A score a little under the threshold may be over it in a file.
+    wide = candidates._replace(valid=candidates.scores + score_slack(candidates.scores, scale) >= float(cfg.get('score_thr', 0)))
+    ordered, moved, places = sorted_candidates(wide, cfg)
+    may_be_removed, may_be_added, ranks = may_be_removed.gather(1, places), may_be_added.gather(1, places), places.argsort(dim=1)
+    unsure, maybe, least_num = [], [], []
+    for image in range(len(num)):
+        rows = Candidates(*(part[image] for part in ordered))
+        order = ranks[image, index[image, :int(num[image])]]
+        count = max([_needed(moved[image], rows.valid, cfg, limit), *(order + 1).tolist()])
+        rows, boxes = Candidates(*(part[:count] for part in rows)), moved[image, :count]
+        stays, doubtful = _judged(boxes, rows, cfg, scale, may_be_removed[image, :count], may_be_added[image, :count])
+        staying = stays.nonzero()[:, 0]
+        least_num.append((stays & ~doubtful).sum().clamp(max=limit))
+        if len(staying) > limit:
+            # One more or one less before the cut moves another over it, and so does a tie.
+            leading = torch.arange(count, device=boxes.device) <= staying[limit - 1]
+            more, less = int((doubtful & leading & ~stays).sum()), int((doubtful & leading & stays).sum())
+            last, first = rows.scores[staying[limit - 1]], rows.scores[staying[limit]]
+            before, after, slack = staying[:limit], staying[limit:], score_slack(rows.scores, scale)
+            doubtful[before[rows.scores[before] - first <= slack[before] + slack[staying[limit]]]] = True
+            doubtful[after[last - rows.scores[after] <= slack[after] + slack[staying[limit - 1]]]] = True
+            doubtful[before[limit - min(more, limit):]] = True
+            doubtful[after[:less]] = True
+        flags = torch.zeros(limit, dtype=torch.bool, device=boxes.device)
+        flags[:len(order)] = doubtful[order]
+        unsure.append(flags)
+        others = doubtful.clone()
+        others[order] = False
+        maybe.append(torch.cat([rows.boxes[others], rows.scores[others][:, None], rows.labels[others][:, None].to(boxes)], dim=1))
+    longest = max([len(part) for part in maybe] + [1])
+    filled = [torch.cat([part, part.new_full((longest - len(part), 6), -1.0)]) for part in maybe]
+    maybe_rows = torch.stack(filled)
+    return {'unsure': torch.stack(unsure), 'maybe': maybe_rows, 'row_slack': score_slack(scores, scale),
+            'maybe_slack': score_slack(maybe_rows[..., 4], scale), 'least_num': torch.stack(least_num)}
+
+
+def score_slack(scores: Tensor, scale: float) -> Tensor:
+    """Return by how much rounding may change each score. It is a probability, or a product of two.
+
+    A logit that moves by d moves p by p (1 - p) d, and a product of two sigmoids by at most twice that. d is the tolerance of the logits
+    times their scale: raw outputs that agree so far give scores that agree no further.
+    """
+    bounded = scores.clamp(1e-8, 1 - 1e-6)
+    return 2 * bounded * (1 - bounded) * LOGIT_TOLERANCE * scale
+
+
+def _needed(boxes: Tensor, valid: Tensor, cfg: Mapping[str, Any], limit: int) -> int:
+    """Return how many sorted candidates decide the rows, and those that could follow the last one."""
+    index, count = first_kept(boxes[None], valid[None], threshold_of(cfg), limit + BEYOND, int(cfg['nms'].get('offset', 0)))
+    staying = int(count[0])
+    return int(index[0, staying - 1]) + 1 if staying == limit + BEYOND else int(valid.sum())
+
+
+def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], scale: float, may_be_removed: Tensor,
+            may_be_added: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which candidates stay, and of which it is doubtful (M,)."""
+    slack, lowest = score_slack(rows.scores, scale), float(cfg.get('score_thr', 0))
+    stays = (rows.valid & (rows.scores > lowest) & ~may_be_added).cpu().numpy()
+    doubtful = (((rows.scores - lowest).abs() <= slack) | may_be_removed | may_be_added).cpu().numpy()
+    # Boxes that were moved apart by their class are rounded at their new place.
+    moved = ROUNDING * (float(boxes.abs().max()) + float(rows.boxes.abs().max())) if len(boxes) else 0.0
+    # By row that is doubtful only because others may suppress it: these others.
+    suppressors: dict[int, set[int]] = {}
+    for row, others in overlapping(boxes, rows, slack, threshold_of(cfg), float(cfg['nms'].get('offset', 0)), moved):
+        before, staying = others.index < row, stays[others.index]
+        stays[row] = stays[row] and not (others.over & before & staying).any()
+        sure = set(others.index[before & others.surely_over].tolist())
+        if any(stays[other] and (not doubtful[other] or (other in suppressors and suppressors[other] <= sure)) for other in sure):
+            # A box that is sure to stay suppresses this one; if it goes after all, the box that suppresses it overlaps this one too.
+            doubtful[row] = False
+            continue
+        # Of two that tie, either may suppress the other.
+        may_suppress = (others.near | doubtful[others.index] | (others.at_border & staying)) & others.counts & (before | others.near)
+        if may_suppress.any() and not doubtful[row]:
+            suppressors[row] = set(others.index[may_suppress].tolist())
+        doubtful[row] = doubtful[row] or may_suppress.any()
+    return torch.from_numpy(stays).to(boxes.device), torch.from_numpy(doubtful).to(boxes.device) & rows.valid

@@ -1,0 +1,71 @@
+"""Test that rows which rounding changes are among those that eager is said to be unsure of."""
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from mmexport.adapters.detection.boxes.candidates import Candidates
+from mmexport.adapters.detection.boxes.evidence import close_calls, score_slack
+from mmexport.adapters.detection.boxes.suppression import kept
+
+SCALE = 10.0
+
+
+def crowd(seed: int, count: int = 90) -> Candidates:
+    """Return overlapping boxes in groups, many with the same or nearly the same score, some with the same place."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.rand(12, 2, generator=generator) * 80 + 20
+    of_group = torch.randint(12, (count,), generator=generator)
+    sides = 20 + 10 * torch.rand(count, 2, generator=generator)
+    middles = centres[of_group] + 8 * torch.randn(count, 2, generator=generator)
+    boxes = torch.cat([middles - sides / 2, middles + sides / 2], dim=1).clamp(0, 100)
+    boxes[::9] = torch.tensor([0.0, 0.0, 100.0, 100.0])
+    scores = torch.rand(count, generator=generator)
+    scores[::2] = (scores[::2] * 12).round() / 12 + 1e-5 * torch.randn(len(scores[::2]), generator=generator)
+    labels = torch.randint(2, (count,), generator=generator)
+    scores = scores.clamp(0.001, 0.999)
+    return Candidates(boxes[None], scores[None], labels[None], scores[None] > 0.05)
+
+
+def rounded(candidates: Candidates, generator: torch.Generator) -> Candidates:
+    """Return the candidates as a file might compute them: scores off by their slack, overlaps by what the tolerance allows."""
+    def noise(like: Tensor) -> Tensor:
+        return 2 * torch.rand(like.shape, generator=generator) - 1
+
+    scores = candidates.scores + 0.95 * score_slack(candidates.scores, SCALE) * noise(candidates.scores)
+    sides = (candidates.boxes[..., 2:] - candidates.boxes[..., :2]).repeat(1, 1, 2)
+    return candidates._replace(scores=scores, boxes=candidates.boxes + 2e-5 * sides * noise(candidates.boxes), valid=scores > 0.05)
+
+
+@pytest.mark.parametrize('limit', [12, 60])
+def test_what_rounding_changes_was_in_doubt(limit: int) -> None:
+    cfg = dict(score_thr=0.05, max_per_img=limit, nms=dict(type='nms', iou_threshold=0.5))
+    changed = unsure = total = 0
+    for seed in range(40):
+        candidates = crowd(seed)
+        evidence = close_calls(candidates, cfg, SCALE)
+        maybe = evidence['maybe'][0][evidence['maybe'][0, :, 5] >= 0]
+        boxes, _, _, num = (part[0] for part in kept(candidates, cfg))
+        doubtful = evidence['unsure'][0, :int(num)]
+        unsure, total = unsure + int(doubtful.sum()), total + int(num)
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(12):
+            others, _, _, other_num = (part[0] for part in kept(rounded(candidates, generator), cfg))
+            apart = torch.cdist(boxes[:int(num)], others[:int(other_num)], p=float('inf'))
+            lost, new = apart.amin(dim=1) > 0.01, apart.amin(dim=0) > 0.01
+            changed += int(lost.sum() + new.sum())
+            assert not bool((lost & ~doubtful).any()), 'a row that eager was sure of is gone'
+            for row in others[:int(other_num)][new]:
+                assert float((maybe[:, :4] - row).abs().amax(dim=1).min()) < 0.01, 'a row came that eager could not have kept'
+    assert changed > 200, 'rounding changes much here'
+    assert unsure < 0.4 * total, 'and most rows are sure all the same'
+
+
+def test_either_of_two_equal_boxes_suppresses_the_others() -> None:
+    boxes = torch.tensor([[0.0, 0, 100, 100], [0, 0, 100, 100], [0, 0, 100, 96], [200, 0, 300, 100]])
+    candidates = Candidates(boxes[None], torch.tensor([[0.8, 0.8, 0.6, 0.5]]), torch.zeros(1, 4, dtype=torch.int64),
+                            torch.ones(1, 4, dtype=torch.bool))
+    evidence = close_calls(candidates, dict(score_thr=0.05, max_per_img=10, nms=dict(type='nms', iou_threshold=0.5)), SCALE)
+    assert evidence['unsure'][0, :2].tolist() == [True, False]
+    assert evidence['maybe'][0, evidence['maybe'][0, :, 5] >= 0, 4].tolist() == pytest.approx([0.8])
