@@ -1,6 +1,7 @@
 """Time the files of detectors against mmdet's own ``predict``, and suppression against mmcv's; only with compiled mmcv is that a figure.
 
 Each detector is exported and verified at full size with seeded weights and `final` outputs, then timed in turn in a process of its own.
+A file is timed with the way back to mmdet's results, which pastes masks into the picture: so eager's ``predict`` does.
     python benchmarks/detector_speed.py --out benchmarks/results/detector_speed.json
     python benchmarks/detector_speed.py --configs retinanet_r50 --formats torchscript --rounds 5 --out /tmp/speed.json
 """
@@ -76,9 +77,10 @@ def apart(name: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measured(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Return the times of each format over those of mmdet's ``predict``, and how much suppression has of the latter."""
+    """Return the times of each format over those of mmdet's ``predict``; both end with results in the picture."""
     import torch
 
+    from mmexport import instance_data
     from mmexport.adapters import build_adapter
     from mmexport.checker.files import load
     from mmexport.inputs.synthetic import picture
@@ -87,17 +89,48 @@ def measured(name: str, args: argparse.Namespace) -> dict[str, Any]:
     model, _ = load_model(load_config(CONFIGS[name]), str(args.work_dir / f'{name}.pth'))
     adapter: Any = build_adapter(model)
     image = picture((1, 3, *args.size), 0, adapter)
-    folders = {form: args.work_dir / name / form for form in args.formats}
+
+    def deployed(folder: Path, metainfos: list[dict[str, Any]]) -> Any:
+        manifest = json.loads((folder / 'manifest.json').read_text())
+        run, names = load(folder, manifest, torch.device('cpu')), [spec['name'] for spec in manifest['outputs']]
+        return lambda image: instance_data(dict(zip(names, run(image), strict=True)), metainfos)
+
     with torch.no_grad():
         samples = adapter.data_samples(image)
         contestants = {'eager': lambda image: model.predict(image, samples), **{  # type: ignore[operator]
-            form: load(folder, json.loads((folder / 'manifest.json').read_text()), torch.device('cpu'))
-            for form, folder in folders.items()}}
+            form: deployed(args.work_dir / name / form, [sample.metainfo for sample in samples]) for form in args.formats}}
+        contestants['suppression'], counts = suppressing(adapter, image)
         others = Others()
         seconds = in_turn(contestants, image, args.rounds, time.perf_counter, lambda: time.sleep(PAUSE))
         load_of_others = others.load()
     return dict(threads=torch.get_num_threads(), others=load_of_others, eager=spread(seconds['eager']),
-                formats={form: dict(ratio=paired(seconds, form), **spread(seconds[form])) for form in folders})
+                formats={form: dict(ratio=paired(seconds, form), **spread(seconds[form])) for form in args.formats},
+                suppression=dict(boxes=counts, share_of_torchscript=paired(seconds, 'suppression', 'torchscript')
+                                 if 'torchscript' in args.formats else None, **spread(seconds['suppression'])))
+
+
+def suppressing(adapter: Any, image: Any) -> tuple[Any, list[int]]:
+    """Return what suppresses the detector's own boxes of `image` in TorchScript, and how many boxes each call gets."""
+    import torch
+
+    from mmexport import patched
+    from mmexport.adapters.detection.boxes import suppression as place
+    calls: list[tuple[Any, ...]] = []
+    original = place.first_kept
+
+    def recorded(*args: Any) -> Any:
+        calls.append(args)
+        return original(*args)
+
+    place.first_kept = recorded
+    try:
+        with patched('auto'):
+            adapter(image)
+    finally:
+        place.first_kept = original
+    traced = [(torch.jit.trace(lambda boxes, taking, rest=rest: original(boxes, taking, *rest), (boxes, taking), check_trace=False),
+               boxes, taking) for boxes, taking, *rest in calls]
+    return lambda _: [run(boxes, taking) for run, boxes, taking in traced], [boxes.shape[1] for _, boxes, _ in traced]
 
 
 def suppression(args: argparse.Namespace) -> list[dict[str, Any]]:
