@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
+from ...ops.sigmoid import sigmoid
 from ...registry import ADAPTERS
 from ...utils.override import override
 from ..base import Adapter
@@ -73,7 +74,7 @@ class QueryDetection(Detection):
         """Return boxes (N, count, 4), scores, labels and queries (N, count) of the best scores."""
         logits, preds = raw[:2]
         if self.head.loss_cls.use_sigmoid:
-            scores, pairs = logits.sigmoid().flatten(1).topk(count, dim=1)
+            scores, pairs = sigmoid(logits).flatten(1).topk(count, dim=1)
             labels, query = pairs % self.num_classes, torch.div(pairs, self.num_classes, rounding_mode='floor')
         else:
             best, classes = logits.softmax(dim=-1)[..., :-1].max(dim=-1)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...errors import UnsupportedModelError
+from ...ops.sigmoid import sigmoid
 from ...registry import ADAPTERS
 from ...utils.override import override
 from ..base import Adapter
@@ -131,7 +132,7 @@ class SOLO(Detection):
     def locations(self, raw: tuple[Tensor, ...]) -> Locations:
         """Return the masks and the scores of all locations."""
         groups = self.groups(raw)
-        scores = [level.sigmoid() for level in groups[self.map_names.index('scores')]]
+        scores = [sigmoid(level) for level in groups[self.map_names.index('scores')]]
         peaks = [F.max_pool2d(level, 2, stride=1, padding=1)[:, :, :-1, :-1] == level for level in scores]
         return Locations(MASKS[self.kind][0](self.head, groups), *(
             torch.cat([level.flatten(2) for level in part], dim=2).transpose(1, 2) for part in (scores, peaks)))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ....ops.sigmoid import sigmoid
 from .candidates import Candidates, best_pairs, joined, rows_at
 
 Maps = Sequence[Sequence[Tensor]]
@@ -45,7 +46,7 @@ def with_places(head: Any, maps: Maps, width: int, boxes_of: Callable[[int, Tens
         scores, index, labels, valid = best_scores(head, rows_of(maps[0][number], head.cls_out_channels))
         boxes = boxes_of(number, priors[index], rows_at(rows_of(maps[1][number], width), index))
         for factors in maps[2:]:
-            scores = scores * rows_of(factors[number], 1)[..., 0].gather(1, index).sigmoid()
+            scores = scores * sigmoid(rows_of(factors[number], 1)[..., 0].gather(1, index))
         levels.append(Candidates(boxes, scores, labels, valid))
         places.append(index + before)
         before = before + priors.shape[0]
@@ -68,7 +69,7 @@ def best_scores(head: Any, logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
     # FoveaBox has no such attribute: sigmoid it is.
     plain, cfg = getattr(head, 'use_sigmoid_cls', True), head.test_cfg
     values, index, labels = best_pairs(logits if plain else logits.softmax(dim=-1)[..., :-1], int(cfg['nms_pre']))
-    scores = values.sigmoid() if plain else values
+    scores = sigmoid(values) if plain else values
     return torch.where(values > float('-inf'), scores, torch.zeros_like(scores)), index, labels, scores > cfg.get('score_thr', 0)
 
 

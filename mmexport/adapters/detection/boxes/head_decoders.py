@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ....ops.sigmoid import sigmoid
 from .candidates import Candidates, best_pairs, joined, rows_at
 from .dense import Maps, by_level, clipped, decoded, priors_of, rows_of
 
@@ -57,7 +58,7 @@ def yolov3(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
     priors = priors_of(head, predictions)
     strides = torch.cat([torch.full_like(part[:, :1], float(stride)) for part, stride in zip(priors, head.featmap_strides, strict=True)])
     deltas = torch.cat([rows[..., :2].sigmoid(), rows[..., 2:4]], dim=2)
-    boxes, objects, classes = head.bbox_coder.decode(torch.cat(priors), deltas, strides), rows[..., 4].sigmoid(), rows[..., 5:].sigmoid()
+    boxes, objects, classes = head.bbox_coder.decode(torch.cat(priors), deltas, strides), sigmoid(rows[..., 4]), sigmoid(rows[..., 5:])
     if float(cfg.get('conf_thr', -1)) > 0:
         classes = torch.where((objects >= cfg['conf_thr'])[..., None], classes, torch.full_like(classes, float('-inf')))
     scores, index, labels = best_pairs(classes, int(cfg['nms_pre']))
@@ -71,7 +72,7 @@ def yolox(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
     cls_maps, box_maps, object_maps = maps
     priors = head.prior_generator.grid_priors([scores.shape[2:] for scores in cls_maps], dtype=cls_maps[0].dtype,
                                               device=cls_maps[0].device, with_stride=True)
-    scores, labels = torch.cat([rows_of(part, head.cls_out_channels) for part in cls_maps], dim=1).sigmoid().max(dim=2)
-    factors = torch.cat([rows_of(part, 1) for part in object_maps], dim=1)[..., 0].sigmoid()
+    scores, labels = sigmoid(torch.cat([rows_of(part, head.cls_out_channels) for part in cls_maps], dim=1)).max(dim=2)
+    factors = sigmoid(torch.cat([rows_of(part, 1) for part in object_maps], dim=1)[..., 0])
     boxes = head._bbox_decode(torch.cat(priors), torch.cat([rows_of(part, 4) for part in box_maps], dim=1))
     return Candidates(boxes, scores * factors, labels, factors * scores >= head.test_cfg.score_thr)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ....errors import UnsupportedModelError
 from ....ops.nms.forms import pairwise
+from ....ops.sigmoid import sigmoid
 from ....registry import ADAPTERS
 from ...specs import LOGIT_TOLERANCE
 from ..boxes.candidates import Candidates, best_positions, rows_at
@@ -87,7 +88,7 @@ class VotingDetection(Detection):
         for number, priors in enumerate(priors_of(head, maps[0])):
             logits, deltas, factors = (rows_of(group[number], width)
                                        for group, width in zip(maps, (head.cls_out_channels, 4, 1), strict=True))
-            joint = (logits.sigmoid() * factors.sigmoid()).sqrt()
+            joint = (sigmoid(logits) * sigmoid(factors)).sqrt()
             index, inside = best_positions(joint, count)
             boxes.append(decoded(head.bbox_coder, priors[index], rows_at(deltas, index), sizes))
             scores.append(rows_at(joint, index) * inside[..., None])

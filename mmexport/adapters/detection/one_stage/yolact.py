@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....errors import UnsupportedModelError
+from ....ops.sigmoid import sigmoid
 from ....registry import ADAPTERS
 from ...base import Adapter
 from ...specs import LOGIT_TOLERANCE, STEEPEST, OutputSpec
@@ -96,7 +97,7 @@ class YOLACT(Detection):
         for number, priors in enumerate(priors_of(head, groups[0])):
             logits, deltas, coefficients = (rows_of(group[number], width) for group, width in
                                             zip(groups, (head.cls_out_channels, 4, head.num_protos), strict=True))
-            scores = logits.sigmoid() if head.use_sigmoid_cls else logits.softmax(dim=2)
+            scores = sigmoid(logits) if head.use_sigmoid_cls else logits.softmax(dim=2)
             index, inside = best_positions(scores[..., :head.num_classes], int(head.test_cfg.nms_pre))
             # Not rows of what was sliced: OpenVINO 2026.4 drops a slice before such a gather, and then refuses the shapes.
             scores = rows_at(scores, index)[..., :head.num_classes]
