@@ -2,8 +2,8 @@
 
 The memory does not grow with the square of their number. Boxes are sorted, the best first. A block of them is compared with the boxes
 that were kept before and with itself, step after step until nothing changes; then its boxes are kept, and the next block
-is processed. The loop ends with the boxes, or when enough are kept. One step is one turn of one loop, because exporters do not all take a
-loop in a loop.
+is processed. The loop ends with the boxes, or when enough are kept. A step is some turns of the inner loop, written out, because exporters
+do not all take a loop in a loop.
 """
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ def _step(start: Tensor, stays: Tensor, kept: Tensor, index: Tensor, count: Tens
     free = taking.index_select(1, here) & ~((pairwise(kept, block, offset) > threshold) & present.unsqueeze(2)).any(dim=1)
     order = torch.arange(stays.shape[1], device=start.device)
     better = (pairwise(block, block, offset) > threshold) & (order.unsqueeze(1) < order)
-    stay = free & ~(better & stays.unsqueeze(2)).any(dim=1)
+    # The overlaps, which cost most, serve several turns.
+    stay = stays
+    for _ in range(4):
+        stays, stay = stay, free & ~(better & stay.unsqueeze(2)).any(dim=1)
     settled = (stay == stays).all()
     rank = count.unsqueeze(1) + stay.to(torch.int64).cumsum(dim=1) - 1
     target = torch.where(stay & settled & (rank < limit), rank, torch.full_like(rank, limit))
