@@ -84,6 +84,9 @@ ALL = {**CONFIGS, **QUERIES, **STAGES, **MASKS, **PROTOTYPES, **LOCATIONS}
 # Their necks, or the heads of their masks, join maps of equal size only: sides are multiples of these.
 MULTIPLES = {**dict.fromkeys(('rtmdet', 'yolov3', 'yolox', 'solov2', *MASKS), 32), 'nasfpn': 128}
 CLASSES = 12
+# NAS-FPN joins maps of multiples of 128. DDOD's last map must have three cells a side, or mmcv's compiled kernel refuses it.
+SHAPES = {'nasfpn': (1, 3, 128, 256), 'ddod': (1, 3, 288, 320)}
+OTHERS = {'nasfpn': (256, 128), 'ddod': (320, 288)}
 
 
 def tiny_detector(name: str, **export: Any) -> Config:
@@ -166,15 +169,15 @@ def tiny_detector(name: str, **export: Any) -> Config:
         # The head's own default, written out for `_widen_groups`.
         cfg.model.bbox_head.norm_cfg = dict(type='GN', num_groups=32, requires_grad=True)
     _widen_groups(cfg.model)
-    other = (256, 128) if name == 'nasfpn' else (160, 96) if name in MULTIPLES else (161, 97)
+    other = OTHERS.get(name, (160, 96) if name in MULTIPLES else (161, 97))
     section = dict(inputs=dict(shape=shape_of(name)), verify=dict(shapes=[other], noises=2, batch=3))
     cfg.export = {**section, **export}
     return cfg
 
 
 def shape_of(name: str) -> tuple[int, ...]:
-    """Return the size that is exported. NAS-FPN joins maps of multiples of 128."""
-    return (1, 3, 128, 256) if name == 'nasfpn' else SHAPE
+    """Return the size that is exported."""
+    return SHAPES.get(name, SHAPE)
 
 
 def _widen_groups(node: Any) -> None:

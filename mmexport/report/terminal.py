@@ -44,7 +44,7 @@ def render(report: Report, verbose: bool = False) -> Iterator[str]:
     yield from _class_lines(report)
     yield from summary_lines(report.pipelines)
     yield from _input_lines(report)
-    yield from report.branches.lines()
+    yield from (part for line in report.branches.lines() for part in wrap(line, 80))
     yield from (line for note in report.notes for line in wrap(note, 80))
     yield ''
     yield from _formats(report)

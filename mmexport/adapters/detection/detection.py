@@ -84,7 +84,8 @@ class Detection(Adapter):
     def raw_specs(self) -> tuple[OutputSpec, ...]:
         if not self.levels:
             with torch.no_grad():
-                self.raw(next(self.model.parameters()).new_zeros(1, self.channels, 256, 256))
+                # mmcv's deformable convolution refuses maps that are smaller than its kernel.
+                self.raw(next(self.model.parameters()).new_zeros(1, self.channels, 512, 512))
         # YOLOv3 has one map for all.
         names = self.map_names if len(self.levels) > 1 else ('predictions',)
         return tuple(OutputSpec(f'{name}_{level}', 'float32', ('batch', 'channel', 'h', 'w'), 'pixels')

@@ -119,7 +119,20 @@ def traced_graph(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str]
         finally:
             for each in operators():
                 torch.onnx.unregister_custom_op_symbolic(each.name, opset)
-        return onnx.load(draft)
+        return with_axes_apart(onnx.load(draft))
+
+
+def with_axes_apart(proto: Any) -> Any:
+    """Give every open axis of an output a name of its own, and return `proto`.
+
+    The exporter names those of several maps alike where it does not know their sizes (torch 2.1.2), and ONNX Runtime then takes them for
+    one size and reuses memory that is too small.
+    """
+    for value in proto.graph.output:
+        for number, axis in enumerate(value.type.tensor_type.shape.dim):
+            if axis.dim_param:
+                axis.dim_param = f'{value.name}_{number}'
+    return proto
 
 
 def is_large(proto: Any) -> bool:

@@ -15,13 +15,19 @@ from ..op import Operator
 
 NAME = 'mmexport::roi_align'
 _SCHEMA = '(Tensor feature, Tensor rois, int height, int width, float scale, int sampling_ratio, bool aligned) -> Tensor'
+# What is declared ends with its library.
+_LIBRARIES: list[library.Library] = []
 
 
 @cache
 def define() -> Any:
     """Add the operator to torch, and return its overload."""
-    library.define(NAME, _SCHEMA)
-    library.impl(NAME, 'default', _computed)
+    namespace, name = NAME.split('::')
+    # By the class, whose methods torch has had since 2.1; its functions of these names took other arguments there.
+    own = library.Library(namespace, 'FRAGMENT')
+    own.define(name + _SCHEMA)
+    own.impl(name, _computed, 'CompositeExplicitAutograd')
+    _LIBRARIES.append(own)
     # Only exported programs need it, which torch before 2.8 does not make with open sizes.
     if hasattr(library, 'register_fake'):
         library.register_fake(NAME, _empty)

@@ -8,7 +8,9 @@ import pytest
 from mmexport import Exporter
 from mmexport.backends import build_backend
 from mmexport.backends.base import availability
+from mmexport.backends.exported.from_trace import with_axes_apart
 from mmexport.errors import SetupError
+from tests.detectors import seeded_detector, tiny_detector
 from tests.tiny import seeded, tiny
 
 
@@ -28,6 +30,22 @@ def test_onnx_and_openvino_are_right_without_a_program(name: str, tmp_path: Path
         facts = artifact.manifest[artifact.backend]
         assert facts['exporter'] == 'torch.onnx.export, TorchScript-based'
         assert 'cannot leave the sizes of an exported program open' in facts['why_traced']
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('old_torch')
+def test_regions_and_suppression_need_no_program(tmp_path: Path) -> None:
+    report, = Exporter(tiny_detector('mask_rcnn', backends=['onnx']), None, tmp_path, model=seeded_detector('mask_rcnn')).run()
+    assert report.passed, report.reasons
+
+
+def test_each_map_has_axes_of_its_own() -> None:
+    """Of the same name they are one size to ONNX Runtime, and maps of several levels are not."""
+    from onnx import TensorProto, helper
+    maps = [helper.make_tensor_value_info(f'scores_{level}', TensorProto.FLOAT, ['Conv_dim_0', 4, 'Conv_dim_2']) for level in range(2)]
+    with_axes_apart(proto := helper.make_model(helper.make_graph([], 'maps', [], maps)))
+    axes = [[axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in proto.graph.output]
+    assert axes == [['scores_0_0', 4, 'scores_0_2'], ['scores_1_0', 4, 'scores_1_2']]
 
 
 @pytest.mark.usefixtures('old_torch')
