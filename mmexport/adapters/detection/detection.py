@@ -14,7 +14,7 @@ from ..base import Adapter
 from ..image_metas import image_metas
 from ..specs import OutputSpec
 from .boxes.decoders import METHODS, decoder_of, owners
-from .boxes.evidence import close_calls
+from .boxes.evidence import close_calls, scale_of
 from .boxes.suppression import check_suppression, kept, limit_of
 
 # Detections and classes that seeded weights give on each scene.
@@ -139,8 +139,8 @@ class Detection(Adapter):
 
     def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
         """Return which rows rounding may change, see `evidence.close_calls`."""
-        scale = max(float(part.abs().max()) for part in raw[:self.levels[0]])
-        return close_calls(self._candidates(raw, sizes), self.head.test_cfg, scale)
+        candidates, cfg = self._candidates(raw, sizes), self.head.test_cfg
+        return close_calls(candidates, cfg, scale_of(raw[:self.levels[0]], candidates, int(cfg.get('nms_pre', 0))))
 
     def decides_enough(self, raw: tuple[Tensor, ...], image: Tensor) -> bool:
         _, _, labels, num = self.final(raw, image)[:4]

@@ -6,7 +6,7 @@ overlaps it.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from .suppression import limit_of, places_kept, sorted_candidates, threshold_of
 BEYOND = 16
 
 
-def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, may_be_removed: Tensor | None = None,
+def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float | Tensor, may_be_removed: Tensor | None = None,
                 may_be_added: Tensor | None = None, expected: tuple[Tensor, Tensor] | None = None) -> dict[str, Tensor]:
     """Return which rows rounding may remove, and which it may add.
 
@@ -30,7 +30,7 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, ma
     `row_slack` (N, K) and `maybe_slack` (N, J) are what a score may be off by; there are `least_num` (N,) rows at least.
 
     Args:
-        scale: of the logits, the largest of them.
+        scale: of the logits, the largest of them; (M,) where candidates have their own.
         may_be_removed, may_be_added: (N, M) candidates that a file may not have, and those that eager does not have and a file may.
         expected: the rows of eager, as `places_kept` gives them; other candidates behind its own change no place.
     """
@@ -38,18 +38,19 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, ma
     none = torch.zeros_like(candidates.valid)
     may_be_removed, may_be_added = none if may_be_removed is None else may_be_removed, none if may_be_added is None else may_be_added
     index, num = expected or places_kept(candidates, cfg)
-    scores = candidates.scores.gather(1, index)
+    slacks = score_slack(candidates.scores, scale)
     # A score a little under the threshold may be over it in a file.
-    wide = candidates._replace(valid=candidates.scores + score_slack(candidates.scores, scale) >= float(cfg.get('score_thr', 0)))
+    wide = candidates._replace(valid=candidates.scores + slacks >= float(cfg.get('score_thr', 0)))
     ordered, moved, places = sorted_candidates(wide, cfg)
-    may_be_removed, may_be_added, ranks = may_be_removed.gather(1, places), may_be_added.gather(1, places), places.argsort(dim=1)
+    may_be_removed, may_be_added, ordered_slacks = (part.gather(1, places) for part in (may_be_removed, may_be_added, slacks))
+    ranks = places.argsort(dim=1)
     unsure, maybe, least_num = [], [], []
     for image in range(len(num)):
         rows = Candidates(*(part[image] for part in ordered))
         order = ranks[image, index[image, :int(num[image])]]
         count = max([_needed(moved[image], rows.valid, cfg, limit), *(order + 1).tolist()])
-        rows, boxes = Candidates(*(part[:count] for part in rows)), moved[image, :count]
-        stays, doubtful = _judged(boxes, rows, cfg, scale, may_be_removed[image, :count], may_be_added[image, :count])
+        rows, boxes, slack = Candidates(*(part[:count] for part in rows)), moved[image, :count], ordered_slacks[image, :count]
+        stays, doubtful = _judged(boxes, rows, cfg, slack, may_be_removed[image, :count], may_be_added[image, :count])
         staying = stays.nonzero()[:, 0]
         least_num.append((stays & ~doubtful).sum().clamp(max=limit))
         if len(staying) > limit:
@@ -57,7 +58,7 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, ma
             leading = torch.arange(count, device=boxes.device) <= staying[limit - 1]
             more, less = int((doubtful & leading & ~stays).sum()), int((doubtful & leading & stays).sum())
             last, first = rows.scores[staying[limit - 1]], rows.scores[staying[limit]]
-            before, after, slack = staying[:limit], staying[limit:], score_slack(rows.scores, scale)
+            before, after = staying[:limit], staying[limit:]
             doubtful[before[rows.scores[before] - first <= slack[before] + slack[staying[limit]]]] = True
             doubtful[after[last - rows.scores[after] <= slack[after] + slack[staying[limit - 1]]]] = True
             doubtful[before[limit - min(more, limit):]] = True
@@ -67,15 +68,24 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float, ma
         unsure.append(flags)
         others = doubtful.clone()
         others[order] = False
-        maybe.append(torch.cat([rows.boxes[others], rows.scores[others][:, None], rows.labels[others][:, None].to(boxes)], dim=1))
+        maybe.append(torch.cat([rows.boxes[others], torch.stack([rows.scores, rows.labels.to(boxes), slack], dim=1)[others]], dim=1))
     longest = max([len(part) for part in maybe] + [1])
-    filled = [torch.cat([part, part.new_full((longest - len(part), 6), -1.0)]) for part in maybe]
-    maybe_rows = torch.stack(filled)
-    return {'unsure': torch.stack(unsure), 'maybe': maybe_rows, 'row_slack': score_slack(scores, scale),
-            'maybe_slack': score_slack(maybe_rows[..., 4], scale), 'least_num': torch.stack(least_num)}
+    filled = torch.stack([torch.cat([part, part.new_full((longest - len(part), 7), -1.0)]) for part in maybe])
+    return {'unsure': torch.stack(unsure), 'maybe': filled[..., :6], 'row_slack': slacks.gather(1, index),
+            'maybe_slack': filled[..., 6].clamp(min=0), 'least_num': torch.stack(least_num)}
 
 
-def score_slack(scores: Tensor, scale: float) -> Tensor:
+def scale_of(maps: Sequence[Tensor], candidates: Candidates, count: int) -> float | Tensor:
+    """Return the scale of the logits: of its level for each candidate (M,) where each gives `count`, else of all.
+
+    Raw maps are compared level by level too; the logits of one level may be many times those of another.
+    """
+    scales = torch.stack([level.abs().max() for level in maps])
+    by_level = candidates.scores.shape[1] == len(maps) * count
+    return scales.repeat_interleave(count) if by_level else float(scales.max())
+
+
+def score_slack(scores: Tensor, scale: float | Tensor) -> Tensor:
     """Return by how much rounding may change each score. It is a probability, or a product of two.
 
     A logit that moves by d moves p by p (1 - p) d, and a product of two sigmoids by at most twice that. d is the tolerance of the logits
@@ -92,10 +102,10 @@ def _needed(boxes: Tensor, valid: Tensor, cfg: Mapping[str, Any], limit: int) ->
     return int(index[0, staying - 1]) + 1 if staying == limit + BEYOND else int(valid.sum())
 
 
-def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], scale: float, may_be_removed: Tensor,
+def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], slack: Tensor, may_be_removed: Tensor,
             may_be_added: Tensor) -> tuple[Tensor, Tensor]:
     """Return which candidates stay, and of which it is doubtful (M,)."""
-    slack, lowest = score_slack(rows.scores, scale), float(cfg.get('score_thr', 0))
+    lowest = float(cfg.get('score_thr', 0))
     stays = (rows.valid & (rows.scores > lowest) & ~may_be_added).cpu().numpy()
     doubtful = (((rows.scores - lowest).abs() <= slack) | may_be_removed | may_be_added).cpu().numpy()
     # Boxes that were moved apart by their class are rounded at their new place.

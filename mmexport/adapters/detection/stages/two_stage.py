@@ -11,7 +11,7 @@ from ....registry import ADAPTERS
 from ...base import Adapter
 from ..boxes.candidates import Candidates
 from ..boxes.decoders import check_owners, owners
-from ..boxes.evidence import close_calls
+from ..boxes.evidence import close_calls, scale_of
 from ..boxes.suppression import check_suppression, kept, limit_of, places_kept
 from . import grid, masks
 from .mask_evidence import with_masks
@@ -116,7 +116,8 @@ class TwoStage(RoiMasks):
     def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
         """Return which rows rounding may change; doubts about proposals, and about the samples of a bin, go on to the second stage."""
         (maps, features), rpn, roi_head = self.groups(raw), self._part('rpn_head'), self._part('roi_head')
-        calls = close_calls(candidates_of(rpn, maps, sizes), rpn.test_cfg, max(float(part.abs().max()) for part in maps[0]))
+        proposed = candidates_of(rpn, maps, sizes)
+        calls = close_calls(proposed, rpn.test_cfg, scale_of(maps[0], proposed, int(rpn.test_cfg['nms_pre'])))
         regions = proposals(rpn, maps, sizes)
         of_eager = second_stage(roi_head, features, regions, sizes)[0]
         maybe = calls['maybe']
