@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from common import ROOT
+from readme_detectors import parts
 
 RESULTS = ROOT / 'benchmarks' / 'results'
 # Of the demo's output, that the README shows.
@@ -13,10 +14,10 @@ LAST_LINES = 8
 
 
 def main() -> None:
-    results = dict(table=table, speed=speed, checking=checking, decisions=decisions)
-    for page, parts in (('README.md', dict(demo=demo)), ('docs/results.md', results)):
+    results = dict(table=table, speed=speed, checking=checking, decisions=decisions, **parts(_machine))
+    for page, blocks in (('README.md', dict(demo=demo)), ('docs/results.md', results)):
         text = (ROOT / page).read_text()
-        for name, part in parts.items():
+        for name, part in blocks.items():
             block = f'<!-- {name} -->\n{part()}\n<!-- /{name} -->'
             text = re.sub(rf'<!-- {name} -->.*?<!-- /{name} -->', lambda _, block=block: block, text, flags=re.DOTALL)
         (ROOT / page).write_text(text)

@@ -1,6 +1,7 @@
 """Lower through ``torch.jit.trace`` and ``torch.onnx.export(dynamo=False)``, where the installed torch has no program with open sizes."""
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +26,10 @@ from .program import silenced, unavailable
 LIMIT = 1_900_000_000
 
 
+class NeedsTrace(LoweringError):
+    """Say that the program has a part that is not translated here, and a trace has another."""
+
+
 class TraceBackend(ProgramBackend):
     """Convert an exported program, or the ONNX graph of a trace.
 
@@ -35,6 +40,7 @@ class TraceBackend(ProgramBackend):
 
     dynamo: bool
     opset: int
+    why_traced = ''
     cuts = True
 
     def choose(self, dynamo: bool | None) -> bool:
@@ -46,6 +52,12 @@ class TraceBackend(ProgramBackend):
             self.repro = f'torch.onnx.export(Part().eval(), inputs, "part.onnx", opset_version={default_opset()}{options})\n'
             self.repro_intermediate = TRACED
         return dynamo
+
+    def _by_trace(self, reason: str) -> TraceBackend:
+        """Return this backend with the trace in place of the program."""
+        changed = copy.copy(self)
+        changed.dynamo, changed.why_traced = changed.choose(False), reason
+        return changed
 
     def from_proto(self, proto: Any) -> Any:
         """Convert the traced ONNX graph to what `write` takes; the graph itself if that is what it takes."""
@@ -59,7 +71,10 @@ class TraceBackend(ProgramBackend):
 
     def _lower(self, adapter: Adapter, example: Tensor, folder: Path, manifest: dict[str, Any], **facts: Any) -> Artifact:
         if self.dynamo:
-            return super()._lower(adapter, example, folder, manifest, **facts)
+            try:
+                return super()._lower(adapter, example, folder, manifest, **facts)
+            except NeedsTrace as exc:
+                return self._by_trace(str(exc))._lower(adapter, example, folder, manifest, **facts)
         dynamic = open_sizes(manifest['inputs'])
         names, specs = [spec.name for spec in adapter.specs], input_specs_of(adapter)
         with with_raw(adapter) as raw:
@@ -67,7 +82,7 @@ class TraceBackend(ProgramBackend):
             axes = {spec.name: {index: name for name, index in spec.open_axes(dynamic).items()} for spec in specs}
             proto = traced_graph(adapter, inputs_for(adapter, example), both, axes, self.opset, self.forms)
         graph = self.from_proto(proto)
-        reason = unavailable() or 'asked for by dynamo=False'
+        reason = self.why_traced or unavailable() or 'asked for by dynamo=False'
         signed = self.signed(manifest, dict(torch=torch.__version__, exporter='torch.onnx.export, TorchScript-based', why_traced=reason,
                                             **facts))
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,11 +12,12 @@ import torch
 from ...adapters.specs import InputSpec
 from ...errors import ConfigError, LoweringError
 from ...registry import BACKENDS
-from ..exported.from_trace import TraceBackend, is_large
+from ..exported.from_trace import NeedsTrace, TraceBackend, is_large
 from ..exported.internals.onnx_exporter import OPSET, default_opset
 from .graph import lowest_ir, name_axes, nodes
 from .half import halved
 from .internals.converting import converted
+from .internals.loops import has_loops, translates_loops
 from .runner import open_onnxruntime
 from .trtexec import trtexec_line
 
@@ -67,6 +68,8 @@ class ONNX(TraceBackend):
     def convert(self, program: ExportedProgram, folder: Path, names: Sequence[str], inputs: Sequence[InputSpec]) -> Any:
         # The exporter may ask the runtime about operators.
         open_onnxruntime()
+        if has_loops(program) and not translates_loops():
+            raise NeedsTrace(f"torch {torch.__version__}'s exporter of programs has no translation of while_loop")
         return converted(program, self.opset, names, [spec.name for spec in inputs])
 
     def copied(self, converted: Any) -> Any:

@@ -39,6 +39,17 @@ def test_regions_and_suppression_need_no_program(tmp_path: Path) -> None:
     assert report.passed, report.reasons
 
 
+@pytest.mark.slow
+def test_a_loop_that_is_not_translated_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exporter of programs in torch 2.8 has no translation of it."""
+    monkeypatch.setattr('mmexport.backends.onnx.backend.translates_loops', lambda: False)
+    report, = Exporter(tiny_detector('retinanet', backends=['onnx']), None, tmp_path, model=seeded_detector('retinanet')).run()
+    assert report.passed, report.reasons
+    facts = report.artifacts[0].manifest['onnx']
+    assert facts['exporter'] == 'torch.onnx.export, TorchScript-based'
+    assert 'no translation of while_loop' in facts['why_traced']
+
+
 def test_each_map_has_axes_of_its_own() -> None:
     """Of the same name they are one size to ONNX Runtime, and maps of several levels are not."""
     from onnx import TensorProto, helper

@@ -1,0 +1,60 @@
+"""Make the parts of docs/results.md about detectors: their speed, and files judged by mmcv's compiled ops."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from common import ROOT
+
+RESULTS = ROOT / 'benchmarks' / 'results'
+NOT_RUN = 'Not run.'
+
+
+def parts(machine: Callable[[dict[str, Any]], str]) -> dict[str, Callable[[], str]]:
+    """Return the parts by the name of their mark; `machine` says where a file was recorded."""
+    return {'detector speed': lambda: speed(machine), 'detectors compiled': lambda: compiled(machine)}
+
+
+def speed(machine: Callable[[dict[str, Any]], str]) -> str:
+    """Return the times of files over eager's, the share of suppression, and suppression alone."""
+    place = RESULTS / 'detector_speed.json'
+    if not place.is_file():
+        return NOT_RUN
+    content = json.loads(place.read_text())
+    formats = list(dict.fromkeys(name for row in content['rows'] for name in row.get('formats', {})))
+    lines = [f'| detector | eager, s | {" | ".join(formats)} | suppression, share of TorchScript |', '| --- ' * (len(formats) + 3) + '|']
+    for row in content['rows']:
+        if 'formats' not in row:
+            lines.append(f"| {row['config']} |" + ' - |' * (len(formats) + 2) + f" {row['reason']}")
+            continue
+        cells = [_ratio(row['formats'][name]['ratio']) if name in row['formats'] else '-' for name in formats]
+        share = row['suppression']['share_of_torchscript']['median']
+        lines.append(f"| {row['config']} | {row['eager']['p50_s']:.2f} | {' | '.join(cells)} | {share:.1%} |")
+    lines += ['', '| boxes | they lie | time over mmcv\'s `nms`, until 100 are kept | mmcv, ms |', '| --- | --- | --- | --- |']
+    lines += [f"| {row['boxes']} | {row['kind']} | {_ratio(row['ratio'])} | {row['mmcv']['p50_s'] * 1000:.1f} |"
+              for row in content['suppression']]
+    height, width = content['size']
+    return '\n'.join([*lines, '', f"`{place.name}`: {height}x{width}, {content['rounds']} interleaved rounds, wall time, all threads, "
+                      f'{machine(content)}, mmcv 2.1.0 with compiled ops'])
+
+
+def compiled(machine: Callable[[dict[str, Any]], str]) -> str:
+    """Return which files pass where eager runs on mmcv's kernels."""
+    place = RESULTS / 'detectors_compiled.json'
+    if not place.is_file():
+        return NOT_RUN
+    content = json.loads(place.read_text())
+    passed, others = [], []
+    for row in content['rows']:
+        result = row.get('formats', {}).get('torchscript', row.get('reason'))
+        passed.append(row['name']) if result == 'PASS' else others.append((row['name'], result))
+    lines = [f"TorchScript, small, seeded weights: {len(passed)} of {len(content['rows'])} detectors pass.", '']
+    lines += [f'* {name}: {result}' for name, result in others]
+    ours = sorted({name for row in content['rows'] for name in row.get('reference_kernels', ())})
+    lines += ['', f"Kernels of mmexport's own that were called all the same, as mmcv has none for a CPU: {', '.join(ours) or 'none'}."]
+    return '\n'.join([*lines, '', f'`{place.name}`: {machine(content)}, mmcv 2.1.0 with compiled ops'])
+
+
+def _ratio(ratio: dict[str, float]) -> str:
+    return f"{ratio['median']:.2f} ({ratio['lower quartile']:.2f} to {ratio['upper quartile']:.2f})"
