@@ -138,14 +138,15 @@ def traced_graph(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str]
 
 
 def with_axes_apart(proto: Any) -> Any:
-    """Give every open axis of an output a name of its own, and return `proto`.
+    """Give every open axis of an output that is none of an input a name of its own, and return `proto`.
 
     The exporter names those of several maps alike where it does not know their sizes (torch 2.1.2), and ONNX Runtime then takes them for
     one size and reuses memory that is too small.
     """
+    of_inputs = {axis.dim_param for value in proto.graph.input for axis in value.type.tensor_type.shape.dim}
     for value in proto.graph.output:
         for number, axis in enumerate(value.type.tensor_type.shape.dim):
-            if axis.dim_param:
+            if axis.dim_param and axis.dim_param not in of_inputs:
                 axis.dim_param = f'{value.name}_{number}'
     return proto
 

@@ -53,10 +53,11 @@ def test_a_loop_that_is_not_translated_is_traced(tmp_path: Path, monkeypatch: py
 def test_each_map_has_axes_of_its_own() -> None:
     """Of the same name they are one size to ONNX Runtime, and maps of several levels are not."""
     from onnx import TensorProto, helper
-    maps = [helper.make_tensor_value_info(f'scores_{level}', TensorProto.FLOAT, ['Conv_dim_0', 4, 'Conv_dim_2']) for level in range(2)]
-    with_axes_apart(proto := helper.make_model(helper.make_graph([], 'maps', [], maps)))
+    image = helper.make_tensor_value_info('input', TensorProto.FLOAT, ['batch', 3])
+    maps = [helper.make_tensor_value_info(f'scores_{level}', TensorProto.FLOAT, ['batch', 4, 'Conv_dim_2']) for level in range(2)]
+    with_axes_apart(proto := helper.make_model(helper.make_graph([], 'maps', [image], maps)))
     axes = [[axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in proto.graph.output]
-    assert axes == [['scores_0_0', 4, 'scores_0_2'], ['scores_1_0', 4, 'scores_1_2']]
+    assert axes == [['batch', 4, 'scores_0_2'], ['batch', 4, 'scores_1_2']]
 
 
 @pytest.mark.usefixtures('old_torch')
