@@ -67,7 +67,7 @@ test-fast: $(FORMATS)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 -q -m 'not slow' $(FAST)
 
 # Its ops run on the CPU; building them takes some 9 minutes on two cores, once for each torch and Python.
-$(COMPILED)/.mmcv: $(READY)
+$(COMPILED)/.mmcv: requirements/lock.txt requirements/formats.txt
 	$(MAKE) formats VENV=$(COMPILED)
 	$(COMPILED)/bin/python -m pip install -q --disable-pip-version-check ninja
 	for_python=$(WHEELS)/$$($(COMPILED)/bin/python -c 'import sys; print(sys.implementation.cache_tag)'); \
