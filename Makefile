@@ -30,7 +30,7 @@ help:
 	@echo "make matrix: export and test with other versions of torch and numpy (hours)."
 	@echo "make picture: draw docs/images/parity.png, which the README shows."
 	@echo "make mmcv: build mmcv with compiled ops for the environment $(COMPILED)."
-	@echo "make test-compiled: tests against those ops, and every detector judged by them (half an hour)."
+	@echo "make test-compiled: tests against those ops, and every detector judged by them (some 45 minutes)."
 	@echo "make mutation: change what judges files, one place at a time, and see whether a test notices."
 	@echo "make cpp: build examples/cpp on LibTorch (cmake, a compiler) and run it on Mask2Former-R50 and SegFormer-B0."
 
