@@ -27,7 +27,7 @@ LIMIT = 1_900_000_000
 
 
 class NeedsTrace(LoweringError):
-    """Say that the program has a part that is not translated here, and a trace has another."""
+    """Report a part of the program that is not translated; a trace has another."""
 
 
 class TraceBackend(ProgramBackend):
@@ -138,10 +138,10 @@ def traced_graph(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str]
 
 
 def with_axes_apart(proto: Any) -> Any:
-    """Give every open axis of an output that is none of an input a name of its own, and return `proto`.
+    """Return `proto` with a name of its own for every open axis of an output.
 
-    The exporter names those of several maps alike where it does not know their sizes (torch 2.1.2), and ONNX Runtime then takes them for
-    one size and reuses memory that is too small.
+    Names of an input's axes stay. The exporter names those of several maps alike where it does not know their sizes (torch 2.1.2), and
+    ONNX Runtime then takes them for one size and reuses memory that is too small.
     """
     of_inputs = {axis.dim_param for value in proto.graph.input for axis in value.type.tensor_type.shape.dim}
     for value in proto.graph.output:

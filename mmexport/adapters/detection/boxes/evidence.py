@@ -20,6 +20,8 @@ from .suppression import limit_of, places_kept, sorted_candidates, threshold_of
 
 # Candidates beyond the rows that are looked at.
 BEYOND = 16
+# Relative; one sigmoid in float32 is exact to 1.5e-7, and so is the other.
+SCORE_ROUNDING = 3e-7
 
 
 def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float | Tensor, may_be_removed: Tensor | None = None,
@@ -89,10 +91,10 @@ def score_slack(scores: Tensor, scale: float | Tensor) -> Tensor:
     """Return by how much rounding may change each score. It is a probability, or a product of two.
 
     A logit that moves by d moves p by p (1 - p) d, and a product of two sigmoids by at most twice that. d is the tolerance of the logits
-    times their scale: raw outputs that agree so far give scores that agree no further.
+    times their scale: raw outputs that agree so far give scores that agree no further. Near 1 the rounding of the score itself is more.
     """
     bounded = scores.clamp(1e-8, 1 - 1e-6)
-    return 2 * bounded * (1 - bounded) * LOGIT_TOLERANCE * scale
+    return 2 * bounded * (1 - bounded) * LOGIT_TOLERANCE * scale + SCORE_ROUNDING * bounded
 
 
 def _needed(boxes: Tensor, valid: Tensor, cfg: Mapping[str, Any], limit: int) -> int:
