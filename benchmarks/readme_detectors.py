@@ -8,7 +8,6 @@ from typing import Any
 from common import ROOT
 
 RESULTS = ROOT / 'benchmarks' / 'results'
-NOT_RUN = 'Not run.'
 
 
 def parts(machine: Callable[[dict[str, Any]], str]) -> dict[str, Callable[[], str]]:
@@ -19,8 +18,6 @@ def parts(machine: Callable[[dict[str, Any]], str]) -> dict[str, Callable[[], st
 def speed(machine: Callable[[dict[str, Any]], str]) -> str:
     """Return the times of files over eager's, the share of suppression, and suppression alone."""
     place = RESULTS / 'detector_speed.json'
-    if not place.is_file():
-        return NOT_RUN
     content = json.loads(place.read_text())
     formats = list(dict.fromkeys(name for row in content['rows'] for name in row.get('formats', {})))
     lines = [f'| detector | eager, s | {" | ".join(formats)} | suppression, share of TorchScript |', '| --- ' * (len(formats) + 3) + '|']
@@ -36,14 +33,12 @@ def speed(machine: Callable[[dict[str, Any]], str]) -> str:
               for row in content['suppression']]
     height, width = content['size']
     return '\n'.join([*lines, '', f"`{place.name}`: {height}x{width}, {content['rounds']} interleaved rounds, wall time, all threads, "
-                      f'{machine(content)}, mmcv 2.1.0 with compiled ops'])
+                      f'{_with_ops(content, machine)}'])
 
 
 def compiled(machine: Callable[[dict[str, Any]], str]) -> str:
     """Return which files pass where eager runs on mmcv's kernels."""
     place = RESULTS / 'detectors_compiled.json'
-    if not place.is_file():
-        return NOT_RUN
     content = json.loads(place.read_text())
     passed, others = [], []
     for row in content['rows']:
@@ -53,7 +48,12 @@ def compiled(machine: Callable[[dict[str, Any]], str]) -> str:
     lines += [f'* {name}: {result}' for name, result in others]
     ours = sorted({name for row in content['rows'] for name in row.get('reference_kernels', ())})
     lines += ['', f"Kernels of mmexport's own that were called all the same, as mmcv has none for a CPU: {', '.join(ours) or 'none'}."]
-    return '\n'.join([*lines, '', f'`{place.name}`: {machine(content)}, mmcv 2.1.0 with compiled ops'])
+    commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
+    return '\n'.join([*lines, '', f'`{place.name}`: {_with_ops(content, machine)}; rows of {commits}'])
+
+
+def _with_ops(content: dict[str, Any], machine: Callable[[dict[str, Any]], str]) -> str:
+    return f"{machine(content)}, mmcv {content['versions']['mmcv']} with compiled ops"
 
 
 def _ratio(ratio: dict[str, float]) -> str:

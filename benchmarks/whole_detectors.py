@@ -73,7 +73,7 @@ def whole(name: str, shape: list[int]) -> dict[str, Any]:
 
 
 def loaded(file: Path, shape: list[int]) -> dict[str, Any]:
-    """Return the shapes of a file's answer to noise, and how many detections it has."""
+    """Return the shapes of a file's answer to noise."""
     import torch
     sys.modules.update(dict.fromkeys(OPENMMLAB))
     with torch.no_grad():

@@ -44,7 +44,8 @@ def render(report: Report, verbose: bool = False) -> Iterator[str]:
     yield from _class_lines(report)
     yield from summary_lines(report.pipelines)
     yield from _input_lines(report)
-    yield from (part for line in report.branches.lines() for part in wrap(line, 80))
+    # Places are copied into commands, and stay whole.
+    yield from (part for line in report.branches.lines() for part in wrap(line, 80, break_long_words=False, break_on_hyphens=False))
     yield from (line for note in report.notes for line in wrap(note, 80))
     yield ''
     yield from _formats(report)

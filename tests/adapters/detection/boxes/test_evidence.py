@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mmexport.adapters.detection.boxes.candidates import Candidates
-from mmexport.adapters.detection.boxes.evidence import close_calls, score_slack
+from mmexport.adapters.detection.boxes.evidence import close_calls, scale_of, score_slack
 from mmexport.adapters.detection.boxes.suppression import kept
 
 SCALE = 10.0
@@ -69,3 +69,24 @@ def test_either_of_two_equal_boxes_suppresses_the_others() -> None:
     evidence = close_calls(candidates, dict(score_thr=0.05, max_per_img=10, nms=dict(type='nms', iou_threshold=0.5)), SCALE)
     assert evidence['unsure'][0, :2].tolist() == [True, False]
     assert evidence['maybe'][0, evidence['maybe'][0, :, 5] >= 0, 4].tolist() == pytest.approx([0.8])
+
+
+def test_each_level_has_its_own_scale() -> None:
+    maps = [torch.full((1, 4, 2, 2), -2.0), torch.full((1, 4, 1, 1), 300.0)]
+    candidates = crowd(0, 90)
+    assert torch.equal(scale_of(maps, candidates, 45), torch.tensor([2.0] * 45 + [300.0] * 45))
+    # As many for all levels together: which is of which is not known.
+    assert scale_of(maps, candidates, 90) == 300.0
+
+
+def test_two_scores_next_to_each_other_near_one_may_change_places() -> None:
+    score = torch.tensor([1.0])
+    assert score_slack(score, 0.1) > score - torch.nextafter(score, torch.zeros(1))
+
+
+def test_a_scale_by_candidate_is_that_of_each() -> None:
+    cfg = dict(score_thr=0.05, max_per_img=12, nms=dict(type='nms', iou_threshold=0.5))
+    one, all_alike = (close_calls(crowd(1), cfg, scale) for scale in (SCALE, torch.full((90,), SCALE)))
+    assert one.keys() == all_alike.keys() and all(torch.equal(one[name], all_alike[name]) for name in one)
+    narrow = close_calls(crowd(1), cfg, torch.full((90,), SCALE / 100))
+    assert (narrow['row_slack'] < one['row_slack']).all()
