@@ -57,7 +57,8 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
         adapter = build_adapter(model, outputs='raw')
         images = _scenes(adapter, 7919 + seed, size)
         parts = images.split(max(1, IMAGES * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3])))
-        calibrate(model, lambda: [adapter.whole(part) for part in parts], generator)
+        unseen = picture((2, adapter.channels, *size), 8111 + seed, adapter)
+        calibrate(model, lambda: [adapter.whole(part) for part in parts], generator, lambda: adapter.whole(unseen))
         for head in query_heads(model):
             damp_branches(head)
             for varies_by in ATTEMPTS:

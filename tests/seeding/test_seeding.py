@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from mmengine.model import BaseModule, Sequential
 from mmexport.patches.multi_scale_deformable_attention import MultiScaleDeformableAttention
-from torch import nn
+from torch import Tensor, nn
 
 from mmexport.adapters import build_adapter
 from mmexport.adapters.objectives import SEGMENTS
@@ -14,6 +15,7 @@ from mmexport.model.build import build_model
 from mmexport.patching import patched
 from mmexport.seeding import SCENES, seed_model
 from mmexport.seeding.calibrate import calibrate
+from mmexport.seeding.initial import initialise
 from tests.tiny import SHAPE, seeded, tiny
 
 
@@ -67,6 +69,48 @@ def test_variances_have_a_floor(name: str) -> None:
             assert norm.running_var is not None
             assert float(norm.running_var.min()) >= 0.0099 * float(norm.running_var.mean()) / 2
             assert float(norm.running_var.min()) >= 1e-6
+
+
+def test_a_kernel_that_nothing_sets_is_drawn() -> None:
+    """As in TridentConv, whose kernel is unwritten memory; a constant one is left to `randomise_constants`."""
+    class Layer(BaseModule):
+        def __init__(self, value: float) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.full((4, 3, 3, 3), value))
+
+    unwritten, constant, conv = Layer(1e-38), Layer(0.0), nn.Conv2d(3, 4, 3)
+    with torch.no_grad():
+        unwritten.weight[0] = 0
+        initialise(Sequential(unwritten, constant, conv), torch.Generator().manual_seed(0))
+    assert 0.01 < float(unwritten.weight.std()) < 0.03
+    assert not constant.weight.any()
+    assert 0.05 < float(conv.weight.std()) < 0.2
+
+
+def test_logits_of_other_pictures_are_bounded_where_they_saturate() -> None:
+    class Head(nn.Module):
+        num_classes = cls_out_channels = 2
+        num_base_priors = 1
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv_cls = nn.Conv2d(3, 2, 1)
+
+        def predict_by_feat(self) -> None: ...
+
+        def forward(self, image: Tensor) -> Tensor:
+            return self.conv_cls(image)
+
+    seen = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    for other, bounded in ((seen, False), (100 * seen, True)):
+        torch.manual_seed(0)
+        once, twice = Head(), Head()
+        twice.load_state_dict(once.state_dict())
+        calibrate(once, lambda head=once: head(seen), torch.Generator().manual_seed(0))
+        calibrate(twice, lambda head=twice: head(seen), torch.Generator().manual_seed(0), lambda head=twice, other=other: head(other))
+        assert torch.equal(once.conv_cls.weight, twice.conv_cls.weight) != bounded
+        with torch.no_grad():
+            assert twice(other).amax() == pytest.approx(4.0, abs=1e-3)
 
 
 def test_norms_see_sixteen_images() -> None:
