@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmexport.errors import PatchError
+from mmexport.adapters.padding import padding_masks
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -17,8 +17,8 @@ class DeformableDetrShapes(Patch):
     """Hand level shapes on as sizes. A tensor would have to be read back to make grids by.
 
     ``pre_transformer`` puts the sizes into a tensor, and the encoder's reference points and the proposals of two-stage decoders (DINO
-    inherits both) make ``torch.linspace`` of its elements: exporters without data-dependent shapes cannot. Pictures fill their input, as
-    where upstream makes no masks; others are refused. Everything else is as upstream.
+    inherits both) make ``torch.linspace`` of its elements: exporters without data-dependent shapes cannot. Masks of padding are made of
+    the whole batch at once. Everything else is as upstream.
 
     Sources: mmdet/models/detectors/deformable_detr.py and mmdet/models/layers/transformer/deformable_detr_layers.py.
     """
@@ -34,13 +34,16 @@ class DeformableDetrShapes(Patch):
 
 
 def pre_transformer(model: Any, mlvl_feats: Sequence[Tensor], batch_data_samples: Sequence[Any] = ()) -> tuple[dict[str, Any], ...]:
-    _refuse_padding(batch_data_samples)
-    positions = [model.positional_encoding(None, input=feat).flatten(2).permute(0, 2, 1) + model.level_embed[level].view(1, 1, -1)
-                 for level, feat in enumerate(mlvl_feats)]
+    masks = padding_masks(batch_data_samples, mlvl_feats)
+    positions = [model.positional_encoding(mask, input=feat).flatten(2).permute(0, 2, 1) + model.level_embed[level].view(1, 1, -1)
+                 for level, (feat, mask) in enumerate(zip(mlvl_feats, masks, strict=True))]
+    ratios = [mlvl_feats[0].new_ones(mlvl_feats[0].shape[0], 2) if mask is None else model.get_valid_ratio(mask) for mask in masks]
     shared = dict(spatial_shapes=[(feat.shape[2], feat.shape[3]) for feat in mlvl_feats], level_start_index=None,
-                  valid_ratios=mlvl_feats[0].new_ones(mlvl_feats[0].shape[0], len(mlvl_feats), 2))
+                  valid_ratios=torch.stack(ratios, dim=1))
     feat = torch.cat([feat.flatten(2).permute(0, 2, 1) for feat in mlvl_feats], dim=1)
-    return dict(shared, feat=feat, feat_mask=None, feat_pos=torch.cat(positions, dim=1)), dict(shared, memory_mask=None)
+    given = [mask.flatten(1) for mask in masks if mask is not None]
+    mask = torch.cat(given, dim=1) if given else None
+    return dict(shared, feat=feat, feat_mask=mask, feat_pos=torch.cat(positions, dim=1)), dict(shared, memory_mask=mask)
 
 
 def references(spatial_shapes: Sequence[tuple[Any, Any]], valid_ratios: Tensor, device: Any) -> Tensor:
@@ -56,15 +59,23 @@ def references(spatial_shapes: Sequence[tuple[Any, Any]], valid_ratios: Tensor, 
 
 
 def proposals(model: Any, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor]:
-    """Return the memory and the unactivated boxes of its places, those near the border masked."""
+    """Return the memory and the unactivated boxes of its places, those near the border and in padding masked."""
     boxes = []
+    start = 0
     for level, (height, width) in enumerate(spatial_shapes):
-        x = (_centres(width, memory) / width)[None, :].expand(height, -1)
-        y = (_centres(height, memory) / height)[:, None].expand(-1, width)
-        sides = torch.full_like(x, 0.05 * 2.0 ** level)
-        boxes.append(torch.stack([x, y, sides, sides], dim=-1).reshape(1, -1, 4))
+        sides: tuple[Any, Any] = (height, width)
+        if memory_mask is not None:
+            mask = memory_mask[:, start:start + height * width].view(-1, height, width)
+            sides = (~mask[:, :, 0]).sum(1)[:, None, None], (~mask[:, 0]).sum(1)[:, None, None]
+        start = start + height * width
+        x = (_centres(width, memory)[None, None] / sides[1]).expand(-1, height, -1)
+        y = (_centres(height, memory)[None, :, None] / sides[0]).expand(-1, -1, width)
+        length = torch.full_like(x, 0.05 * 2.0 ** level)
+        boxes.append(torch.stack([x, y, length, length], dim=-1).flatten(1, 2))
     shares = torch.cat(boxes, dim=1).expand(memory.shape[0], -1, -1)
     inside = ((shares > 0.01) & (shares < 0.99)).all(dim=-1, keepdim=True)
+    if memory_mask is not None:
+        inside = inside & ~memory_mask[..., None]
     unactivated = torch.log(shares / (1 - shares)).masked_fill(~inside, float('inf'))
     memory = model.memory_trans_norm(model.memory_trans_fc(memory.masked_fill(~inside, 0.0)))
     return memory, unactivated
@@ -72,12 +83,3 @@ def proposals(model: Any, memory: Tensor, memory_mask: Tensor | None, spatial_sh
 
 def _centres(side: Any, like: Tensor) -> Tensor:
     return torch.arange(side, device=like.device, dtype=torch.float32) + 0.5
-
-
-def _refuse_padding(samples: Sequence[Any]) -> None:
-    for meta in (sample.metainfo for sample in samples):
-        if meta['img_shape'] is meta['batch_input_shape']:
-            continue  # An adapter's own, of symbolic sizes perhaps, which comparing would fix.
-        if any(int(inner) != int(outer) for inner, outer in zip(meta['img_shape'], meta['batch_input_shape'], strict=True)):
-            raise PatchError(f"a picture of {tuple(meta['img_shape'])} in an input of {tuple(meta['batch_input_shape'])}: an exported "
-                             'Deformable DETR takes pictures that fill its input')

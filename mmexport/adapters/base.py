@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..checker.kinds import add_kind
+from ..checker.kinds import add_kind, kind_of
 from ..errors import ConfigError
 from .data_samples import DataSamples
 from .guard import InputGuard
@@ -44,6 +44,7 @@ class Adapter(DataSamples, nn.Module):
             for number, spec in enumerate(self.input_specs)])
         # Whether `forward` gives raw outputs behind the decisions, see `with_raw`; whether a backend writes a graph with both.
         self.raw_too, self.check_raw = False, False
+        self.followed: Mapping[str, Tensor] = {}
         for name, file in self.kinds.items():
             add_kind(name, file)
         self.eval()
@@ -137,6 +138,20 @@ class Adapter(DataSamples, nn.Module):
             yield
         finally:
             self.guard = guard
+
+    @contextmanager
+    def following(self, choices: Mapping[str, Tensor]) -> Iterator[None]:
+        """Take `choices`, raw outputs by name (see `mmexport.checker.kinds.places`), instead of the model's own inside the block."""
+        before, self.followed = self.followed, choices
+        try:
+            yield
+        finally:
+            self.followed = before
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Return the names of raw outputs that are choices, which `following` can replace."""
+        return tuple(spec.name for spec in self.raw_specs if getattr(kind_of(spec.kind), 'CHOICE', False))
 
     @contextmanager
     def with_raw(self) -> Iterator[tuple[OutputSpec, ...]]:

@@ -19,6 +19,7 @@ from .comparison import ALL, COUNT, RAW, REFUSED, WRITES, Comparison
 from .files import Runner, add_runner, load, reason_of, runner_of, stale
 from .foreign import SCHEMA, refuse_foreign, schema_of
 from .judging import judge_samples
+from .kinds import kind_of
 from .reduced import FULL
 from .samples import Sample, read_samples, same_shapes
 from .timing import typical
@@ -29,6 +30,8 @@ EAGER, PATCHED = 'artifact vs eager', 'artifact vs patched'
 def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | None = None, trust: bool = False,
           runner_file: Path | None = None) -> dict[str, Any]:
     """Check one folder and return rows, reasons and times as JSON-able data; `verdict` says whether it passes.
+
+    `choices` of the result are those of the file where eager chose otherwise (see `mmexport.checker.kinds.places`), by sample and output.
 
     Args:
         raw: a folder with the same graph before its raw outputs were cut off; they are compared too.
@@ -63,8 +66,9 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     runner = load(folder, manifest, device)
     result['load_s'] = time.perf_counter() - started
     rows: list[Comparison] = []
+    choices: dict[str, dict[str, Any]] = {}
     for sample in samples:
-        rows += _check_sample(runner, sample, manifest, extra, device)
+        rows += _check_sample(runner, sample, manifest, extra, device, choices)
     result['rows'] = [row.as_dict() for row in rows]
     result['run_s'] = time.perf_counter() - started - result['load_s']
     result['facts'] = dict(facts(runner.runner)) if (facts := getattr(runner_of(manifest), 'facts', None)) else {}
@@ -83,7 +87,8 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
             again.append(Comparison(samples[0].name, ALL, EAGER, COUNT, extra['tolerance'], problem=problem))
         result['rows'] += [replace(row, again=True).as_dict() for row in again if row.stage == EAGER and not row.passed]
     if raw is not None:
-        result['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device)]
+        result['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device, choices)]
+    result['choices'] = choices
     # A folder keeps the samples that fit its size limit; it may lack two of one shape.
     judged = judge_samples(manifest, samples, extra)
     pair = any(same_shapes(one, other) for one, other in combinations(samples, 2))
@@ -109,7 +114,7 @@ def verdict(result: dict[str, Any]) -> str | None:
 
 
 def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra: dict[str, Any],
-                  device: torch.device) -> list[Comparison]:
+                  device: torch.device, choices: dict[str, dict[str, Any]] | None = None) -> list[Comparison]:
     common: dict[str, Any] = dict(sample=sample.name, floors=extra['floors'], tolerance=extra['tolerance'],
                                   precision=manifest.get('precision', FULL))
     try:
@@ -125,12 +130,18 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
         problem = f'the file raised {type(exc).__name__}: {reason_of(exc)}'
         return [Comparison(sample.name, ALL, EAGER, COUNT, extra['tolerance'], problem=problem)]
     rows = compare(manifest['outputs'], sample.expected, outputs, sample.evidence, stage=EAGER, **common)
+    if choices is not None and len(outputs) == len(manifest['outputs']):
+        own = {spec['name']: output for spec, output in zip(manifest['outputs'], outputs, strict=True)
+               if getattr(kind_of(spec['kind']), 'CHOICE', False)}
+        if any(name in sample.expected and not torch.equal(sample.expected[name], output) for name, output in own.items()):
+            choices[sample.name] = {name: output.tolist() for name, output in own.items()}
     if sample.patched:
         rows += compare(manifest['outputs'], sample.patched, outputs, sample.evidence, stage=PATCHED, **common)
     return rows
 
 
-def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], device: torch.device) -> list[Comparison]:
+def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], device: torch.device,
+               choices: dict[str, dict[str, Any]]) -> list[Comparison]:
     """Compare the raw outputs of the graph that the file was cut from. Only some samples have them."""
     manifest = json.loads((folder / 'manifest.json').read_text())
     reason = stale(folder, manifest)
@@ -143,7 +154,7 @@ def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], d
         if sample.raw:
             plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, inputs=sample.inputs)
             raw_rows = _check_sample(lambda *inputs: tuple(_all(runner(*inputs)))[-count:], plain,
-                                  {**manifest, 'outputs': manifest['raw']}, extra, device)
+                                  {**manifest, 'outputs': manifest['raw']}, extra, device, choices)
             rows += [replace(row, output=RAW) if row.output == ALL else row for row in raw_rows]
     return rows
 

@@ -26,10 +26,10 @@ def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Rep
     kill never leaves one run's file under another run's report.
     """
     artifacts = report.artifacts
-    for artifact in artifacts:
+    for artifact, check in zip(artifacts, report.checks, strict=True):
         _refuse_what_was_changed(artifact)
         if keep:
-            keep_samples(artifact, samples, report.tolerance)
+            keep_samples(artifact, check.own(samples), report.tolerance)
     roots = [_root(report.work_dir, report.passed_in(check.backend) is not False) for check in report.checks]
     report = replace(report, artifacts=tuple(
         Artifact(artifact.backend, root / artifact.backend / artifact.file.name,

@@ -116,7 +116,7 @@ class Report:
             patches=[row.as_dict() for row in self.applied],
             artifacts=[dict(backend=a.backend, file=str(a.file), verified=check.passed, reason=check.reason, manifest=a.manifest,
                             result=check.result, eager_s=check.eager_s,
-                            over_eager=self.over_eager(check))
+                            over_eager=self.over_eager(check), choices_followed=dict(check.moved))
                        for a, check in zip(self.artifacts, self.checks, strict=True)],
             stages=[row.as_dict() for row in self.stages], pipelines=[row.as_dict() for row in self.pipelines],
             inputs={name: list(shape) for name, shape in self.inputs.items()}, dropped=dict(self.plan.dropped) if self.plan else {},

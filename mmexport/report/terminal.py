@@ -11,6 +11,7 @@ from ..checker.check import EAGER
 from ..checker.comparison import REFUSED, Comparison
 from ..checker.reduced import FULL, rule
 from ..utils.line import Line
+from ..utils.progress import counted
 from ..verification.test_step import summary_lines
 from ..verification.verify import Verification
 
@@ -107,6 +108,9 @@ def _remarks(report: Report, artifact: Artifact, check: Verification) -> Iterato
     precision = artifact.manifest.get('precision', FULL)
     if precision != FULL:
         yield rule(precision)
+    if check.moved:
+        yield from wrap(f'{max(check.moved.values())} of its queries at most start at other places than eager chose, with scores equal to '
+                        f'rounding: eager took the places of the file on {counted(len(check.moved), "input")}', 78)
     if check.result is None:
         return
     for name in check.result['vacuous']:

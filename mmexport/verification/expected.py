@@ -15,6 +15,7 @@ from ..checker.samples import Sample
 from ..inputs.real_image import PHOTOGRAPH
 from ..inputs.shapes import SAME
 from ..utils.progress import RUNNING, Progress, counted
+from .choices import choices_of
 from .eager_run import inputs_by_name, run_eager
 from .network_runs import NetworkRuns
 from .noise_floor import NUDGE, floors_of, model_floors, move_off_thresholds, noise
@@ -97,7 +98,9 @@ def _stable_sample(adapter: Adapter, sample: Sample, image: Tensor, trials: Iter
 
 def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns,
             share: float = 1.0) -> dict[str, float]:
-    return floors_of(adapter, sample, image, trials, tolerance, partial(run_eager, adapter, runs, sample.name), share)
+    # The file's choices are followed, too: what noise makes eager choose otherwise excuses nothing.
+    with adapter.following(choices_of(adapter, sample)):
+        return floors_of(adapter, sample, image, trials, tolerance, partial(run_eager, adapter, runs, sample.name), share)
 
 
 def _close_calls(adapter: Adapter, runs: NetworkRuns, name: str, image: Tensor) -> int:

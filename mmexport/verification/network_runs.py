@@ -38,7 +38,7 @@ class NetworkRuns:
 
     def run(self, adapter: Adapter, name: str, when: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         """Return the network's outputs and evidence on the sample `name`. An earlier run is reused."""
-        key = _key(name, when, *inputs)
+        key = _key(name, when, *inputs, *adapter.followed.values())
         if key not in self.outputs:
             first, plain = not self.runs, _copies(inputs)
             with torch.no_grad(), NearThresholdCounter() if when == 'eager' else nullcontext() as counter:
@@ -58,7 +58,7 @@ class NetworkRuns:
     def count_near_thresholds(self, adapter: Adapter, name: str, *inputs: Tensor) -> int:
         """Return how many comparisons inside eager are near their threshold on `inputs`."""
         # Before the model may write into them.
-        key = _key(name, 'eager', *inputs)
+        key = _key(name, 'eager', *inputs, *adapter.followed.values())
         self.run(adapter, name, 'eager', *inputs)
         return self.near_thresholds[key]
 

@@ -13,6 +13,7 @@ from ..checker.compare import Comparison, compare
 from ..checker.samples import Sample
 from ..inputs.shapes import SAME
 from ..utils.progress import RUNNING, Progress
+from .choices import choices_of
 from .eager_run import run_eager
 from .network_runs import NetworkRuns
 from .noise_floor import model_floors
@@ -61,8 +62,12 @@ def with_patched(adapter: Adapter, samples: Sequence[Sample], device: torch.devi
     if names is None:
         limit = samples[0].image.numel()
         names = {sample.name for sample in samples if sample.name != SAME and sample.image.numel() <= limit}
-    return [replace(sample, patched=run_eager(adapter, runs, sample.name, 'patched', sample.image.to(device)).outputs)
-            if sample.name in names and not sample.patched else sample for sample in samples]
+    return [_with_patched(adapter, sample, device, runs) if sample.name in names and not sample.patched else sample for sample in samples]
+
+
+def _with_patched(adapter: Adapter, sample: Sample, device: torch.device, runs: NetworkRuns) -> Sample:
+    with adapter.following(choices_of(adapter, sample)):
+        return replace(sample, patched=run_eager(adapter, runs, sample.name, 'patched', sample.image.to(device)).outputs)
 
 
 def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) -> list[Comparison]:

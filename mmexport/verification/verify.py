@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,17 @@ MAX_SAMPLE_BYTES = 50_000_000
 class Verification:
     """Hold the result of the child process for one artifact; `passed` is None if it was not run.
 
-    `eager_s` is the median time of a call of the unpatched eager model on the same input, in seconds.
+    Attributes:
+        eager_s: the median time of a call of the unpatched eager model on the same input, in seconds.
+        followed: samples, by name, whose outputs eager computed from this file's own choices.
+        moved: how many of eager's own choices these are not, by sample.
     """
 
     backend: str
     result: Mapping[str, Any] | None
     eager_s: float | None = None
+    followed: Mapping[str, Sample] = field(default_factory=dict)
+    moved: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[Comparison]:
@@ -46,6 +51,16 @@ class Verification:
     def failed_samples(self) -> set[str]:
         """Return the samples on which the file did not agree with eager."""
         return {row.sample for row in self.rows if row.stage == EAGER and not row.passed}
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """Return the file's choices on samples on which it did not agree with eager, which chose otherwise; by sample and output."""
+        chosen = self.result.get('choices', {}) if self.result else {}
+        return {name: chosen[name] for name in chosen if name in self.failed_samples}
+
+    def own(self, samples: Sequence[Sample]) -> list[Sample]:
+        """Return `samples` as this file was compared with them."""
+        return [self.followed.get(sample.name, sample) for sample in samples]
 
     @property
     def seconds(self) -> float | None:

@@ -11,8 +11,9 @@ from ..adapters import Adapter
 from ..artifact import Artifact
 from ..backends.raw_outputs import raw_folder
 from ..checker.samples import Sample
-from ..utils.progress import Progress
+from ..utils.progress import RUNNING, Progress
 from .checker_process import CheckerProcess
+from .choices import following, moved
 from .eager_run import typical_seconds
 from .expected import recomputed_floors
 from .verify import Verification, verify
@@ -38,7 +39,8 @@ class ArtifactVerifier:
         """
         if not samples:
             return [Verification(artifact.backend, None) for artifact in artifacts], samples
-        samples = _with_few_raw(samples)
+        # Of choices the raw outputs are small, and which ones the file made must be known of every input.
+        samples = samples if self.adapter.choices else _with_few_raw(samples)
         with self.step('Checking in a fresh process'):
             checks = [self._checked(artifact, samples, scratch, checker) for artifact in artifacts]
         closer = recomputed_floors(self.adapter, samples, checks, self.tolerance, self.device, self.step)
@@ -58,6 +60,12 @@ class ArtifactVerifier:
         """
         raw = raw_folder(artifact.folder)
         check = verify(artifact, samples, self.tolerance, self.device, scratch, checker, raw if raw.is_dir() else None, first)
+        if check.choices:
+            with self.step('Running eager with the choices of the file', RUNNING):
+                followed = following(self.adapter, samples, check.choices, self.device)
+            check = replace(verify(artifact, followed, self.tolerance, self.device, scratch, None, raw if raw.is_dir() else None, check),
+                            followed={sample.name: sample for sample in followed if sample.name in check.choices},
+                            moved=moved(self.adapter, samples, check.choices))
         if check.seconds is None:
             return check
         return replace(check, eager_s=typical_seconds(self.adapter, samples[0].image.to(self.device)))

@@ -1,4 +1,4 @@
-"""Test that Deformable DETR and DINO compute the same with sizes for level shapes, at any size and batch, and refuse padding."""
+"""Test that Deformable DETR and DINO compute the same with sizes for level shapes, at any size and batch. Padding is masked."""
 from __future__ import annotations
 
 import pytest
@@ -6,7 +6,6 @@ import torch
 
 from mmexport.adapters import build_adapter
 from mmexport.adapters.image_metas import image_metas
-from mmexport.errors import PatchError
 from mmexport.inputs.synthetic import picture
 from mmexport.patching import patched
 from tests.detectors import seeded_detector
@@ -29,10 +28,16 @@ def test_patched_computes_what_upstream_computes(name: str, shape: tuple[int, in
     assert float(expected[0].std()) > 0.5
 
 
-def test_a_picture_that_does_not_fill_its_input_is_refused() -> None:
+@pytest.mark.parametrize('name', ['detr', 'dino'])
+def test_pictures_that_do_not_fill_their_input_are_masked_as_upstream_masks_them(name: str) -> None:
+    """With the data samples of upstream's own callers, not those of an adapter."""
     from mmdet.structures import DetDataSample
-    model = seeded_detector('deformable_detr')
-    image = torch.zeros(1, 3, 128, 160)
-    meta = {**image_metas(image)[0], 'img_shape': (100, 160)}
-    with torch.no_grad(), patched(PATCHES), pytest.raises(PatchError, match=r'a picture of \(100, 160\) in an input of \(128, 160\)'):
-        model.forward_transformer(model.extract_feat(image), [DetDataSample(metainfo=meta)])
+    model = seeded_detector(name)
+    image = picture((2, 3, 128, 160), 1, build_adapter(model))
+    samples = [DetDataSample(metainfo={**image_metas(image)[0], 'img_shape': size}) for size in ((128, 160), (100, 130))]
+    with torch.no_grad():
+        features = model.extract_feat(image)
+        expected = model.forward_transformer(features, samples)['hidden_states']
+        with patched('auto'):
+            actual = model.forward_transformer(features, samples)['hidden_states']
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-3)

@@ -1,4 +1,4 @@
-"""Export a dense detector for pictures of several sizes, padded into one batch."""
+"""Export a detector for pictures of several sizes, padded into one batch."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,9 @@ else:
 INSIDE = 0.75
 
 
-def with_img_shape(cls: type[Detection]) -> type[Detection]:
+def with_img_shape(cls: type[Detection], padded: type[Padded] | None = None) -> type[Detection]:
     """Return a subclass whose second input is ``img_shape`` (N, 2), int64: height and width."""
-    return type(f'{cls.__name__}Padded', (Padded, cls), {'__doc__': cls.__doc__})
+    return type(f'{cls.__name__}Padded', (padded or Padded, cls), {'__doc__': cls.__doc__})
 
 
 class Padded(Detection):
@@ -61,3 +61,19 @@ class Padded(Detection):
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
         return self.close_calls_within(raw, recorded.get('img_shape', self.sizes_of(image)))
+
+
+class PaddedQueries(Padded):
+    """Mask padding in the decoders of queries, too: ``img_shape`` changes their raw outputs."""
+
+    def raw(self, image: Tensor, *img_shape: Tensor) -> tuple[Tensor, ...]:
+        return self._run(image, img_shape[0] if img_shape else None)[0]
+
+    def run_with_evidence(self, image: Tensor, img_shape: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        raw, evidence = self._run(image, img_shape)
+        return raw, {**evidence, 'img_shape': img_shape}
+
+    def _run(self, image: Tensor, sizes: Tensor | None) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        # It stands before a `QueryDetection` in the order of methods.
+        run_within: Any = self.run_within
+        return run_within(image, sizes)  # type: ignore[no-any-return]

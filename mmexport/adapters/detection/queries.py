@@ -13,11 +13,13 @@ from ...registry import ADAPTERS
 from ...utils.override import override
 from ..base import Adapter
 from ..image_metas import image_metas
+from ..padding import padded_metas
 from ..specs import OutputSpec
 from .boxes.candidates import rows_at
 from .boxes.decoders import owners
 from .boxes.evidence import score_slack
 from .detection import Detection
+from .selection import PLACES, selection, selects_places
 
 # Rows after the cut that are looked at.
 BEYOND = 20
@@ -27,7 +29,9 @@ BEYOND = 20
 class QueryDetection(Detection):
     """Give the boxes of mmdet's query decoders.
 
-    ``raw``: `cls_logits` (N, Q, C) and `box_preds` (N, Q, 4), centre and size as shares of the picture, of the last decoder layer.
+    ``raw``: `cls_logits` (N, Q, C) and `box_preds` (N, Q, 4), centre and size as shares of the picture, of the last decoder layer. Where
+    the queries are places of the picture, `places` (N, Q), int64: which, counted through the levels.
+
     ``final``: `boxes` (N, K, 4), `scores` (N, K), `labels` (N, K), the best first, and `num` (N,), which is K, the test_cfg's max_per_img.
 
     Source: mmdet/models/dense_heads/detr_head.py (``_predict_by_feat_single``).
@@ -37,7 +41,8 @@ class QueryDetection(Detection):
 
     @classmethod
     def variant(cls, option: str) -> type[Adapter] | None:
-        return None  # The decoders mask what is padding, which mmexport does not yet.
+        from .padded import PaddedQueries, with_img_shape
+        return with_img_shape(cls, PaddedQueries) if option == 'img_shape' else None
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
@@ -55,22 +60,36 @@ class QueryDetection(Detection):
 
     @property
     def raw_specs(self) -> tuple[OutputSpec, ...]:
+        places = (OutputSpec(PLACES, 'int64', ('batch', 'query'), PLACES),) if selects_places(self.model) else ()
         return (OutputSpec('cls_logits', 'float32', ('batch', 'query', 'class'), 'queries'),
-                OutputSpec('box_preds', 'float32', ('batch', 'query', 'box'), 'queries'))
+                OutputSpec('box_preds', 'float32', ('batch', 'query', 'box'), 'queries'), *places)
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        return self.run_within(image, None)[0]
+
+    def run_with_evidence(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        return self.run_within(image, None)
+
+    def run_within(self, image: Tensor, sizes: Tensor | None) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """Return the outputs of `raw_specs`, and the scores of all places that queries may be.
+
+        Args:
+            sizes: height and width (N, 2); what lies beyond them is masked.
+        """
         from mmdet.structures import DetDataSample
-        samples = [DetDataSample(metainfo=meta) for meta in image_metas(image)]
-        inputs: Mapping[str, Any] = self.model.forward_transformer(self.model.extract_feat(image), samples)  # type: ignore[operator]
+        samples = [DetDataSample(metainfo=meta) for meta in (image_metas(image) if sizes is None else padded_metas(image, sizes))]
+        with selection(self.model, self.followed.get(PLACES)) as chosen:
+            inputs: Mapping[str, Any] = self.model.forward_transformer(self.model.extract_feat(image), samples)  # type: ignore[operator]
         with override(self.head, 'predict_by_feat', lambda *outputs, **_: outputs):
             outputs = self.head.predict(**inputs, batch_data_samples=samples, rescale=False)
-        return outputs[0][-1], outputs[1][-1]
+        places = chosen.pop(PLACES, None)
+        return (outputs[0][-1], outputs[1][-1], *(() if places is None else (places,))), chosen
 
-    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
-        boxes, scores, labels, _ = self.best(raw, image, self.limit)
+    def kept_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, ...]:
+        boxes, scores, labels, _ = self.best(raw, sizes, self.limit)
         return boxes, scores, labels, (scores[:, 0] * 0).to(torch.int64) + self.limit
 
-    def best(self, raw: tuple[Tensor, ...], image: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def best(self, raw: tuple[Tensor, ...], sizes: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return boxes (N, count, 4), scores, labels and queries (N, count) of the best scores."""
         logits, preds = raw[:2]
         if self.head.loss_cls.use_sigmoid:
@@ -80,19 +99,18 @@ class QueryDetection(Detection):
             best, classes = logits.softmax(dim=-1)[..., :-1].max(dim=-1)
             scores, query = best.topk(count, dim=1)
             labels = classes.gather(1, query)
-        return self.corners(rows_at(preds, query), image), scores, labels, query
+        return self.corners(rows_at(preds, query), sizes), scores, labels, query
 
-    def corners(self, preds: Tensor, image: Tensor) -> Tensor:
+    def corners(self, preds: Tensor, sizes: Tensor) -> Tensor:
         """Return boxes (N, K, 4) in pixels, within the picture, of centre and size as shares of it."""
         centre, size = preds.split(2, dim=2)
-        ones = torch.ones_like(centre[..., :1])
-        sides = torch.cat([ones * image.shape[3], ones * image.shape[2]], dim=2)
+        sides = sizes.flip(1)[:, None].to(preds)
         return torch.cat([torch.minimum((centre + sign * size) * sides, sides).clamp(min=0) for sign in (-0.5, 0.5)], dim=2)
 
-    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
+    def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
         """Return which rows tie at the cut with those that follow it."""
         available = raw[0].shape[1] * (self.num_classes if self.head.loss_cls.use_sigmoid else 1)
-        boxes, scores, labels, _ = self.best(raw, image, min(self.limit + BEYOND, available))
+        boxes, scores, labels, _ = self.best(raw, sizes, min(self.limit + BEYOND, available))
         slack = score_slack(scores, float(raw[0].abs().max()))
         if available <= self.limit:
             return {'row_slack': slack}

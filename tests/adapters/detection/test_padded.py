@@ -11,6 +11,8 @@ from mmexport.checker.kinds.detections import NAMES
 from mmexport.checker.rules.detection_rows import compare_detections
 from mmexport.checker.samples import read_samples
 from mmexport.errors import ConfigError
+from mmexport.inputs.synthetic import picture
+from mmexport.patching import patched
 from mmexport.verification.test_step import run_test_step_on
 from tests.detectors import exported, seeded_detector, tiny_detector
 from tests.tiny import SHAPE
@@ -24,8 +26,8 @@ PADDED = dict(shape=SHAPE, img_shape=True)
 @pytest.mark.parametrize('name', ['atss', 'fcos'])
 def test_boxes_of_a_padded_batch_are_those_of_test_step(name: str) -> None:
     adapter = build_adapter(seeded_detector(name), img_shape=True)
-    picture = torch.randn(3, 3, 128, 160, generator=torch.Generator().manual_seed(1)) * 60
-    inputs = adapter.network_inputs(picture)
+    noise = torch.randn(3, 3, 128, 160, generator=torch.Generator().manual_seed(1)) * 60
+    inputs = adapter.network_inputs(noise)
     assert inputs[1].tolist() == [[128, 160], [96, 120], [128, 160]]
     assert not inputs[0][1, :, 96:].any() and not inputs[0][1, :, :, 120:].any() and inputs[0][0, :, 96:].any()
     with torch.no_grad():
@@ -63,7 +65,31 @@ def test_a_file_that_ignores_the_padding_fails(tmp_path: Path, monkeypatch: pyte
     assert any('batch' in reason for reason in report.reasons)
 
 
-@pytest.mark.parametrize('name', ['detr'])
-def test_decoders_of_queries_refuse_it(name: str) -> None:
-    with pytest.raises(ConfigError, match='known for the tasks .*two stages.*, and this is detection .queries.'):
-        build_adapter(seeded_detector(name), img_shape=True)
+@pytest.mark.parametrize('name', ['detr', 'dino', pytest.param('deformable_detr', marks=pytest.mark.slow), 'sparse_rcnn'])
+def test_decoders_of_queries_mask_the_padding_as_test_step_does(name: str) -> None:
+    adapter = build_adapter(seeded_detector(name), img_shape=True)
+    inputs = adapter.network_inputs(picture((3, 3, 128, 160), 1, adapter))
+    with torch.no_grad():
+        raw, recorded = adapter.run_with_evidence(*inputs)
+        outputs = dict(zip(NAMES, adapter.decide(raw, *inputs), strict=True))
+        expected = adapter.read(run_test_step_on(adapter, *inputs))
+        result = compare_detections(outputs, expected, adapter.evidence(raw, inputs[0], recorded), 1e-4)
+        filled = adapter.raw(inputs[0], adapter.sizes_of(inputs[0]))
+        with patched('auto'):
+            actual = adapter.raw(*inputs)
+    assert result['beyond'] == 0 and result['metrics']['rows'] > 100
+    assert float((raw[0] - filled[0])[1].abs().max()) > 1, 'the padding matters'
+    for one, other in zip(raw, actual, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-3 * float(one.abs().max()))
+
+
+@pytest.mark.parametrize('backend', ['torchscript', pytest.param('onnx', marks=pytest.mark.slow)])
+def test_a_file_of_queries_takes_the_sizes_of_padded_pictures(backend: str, tmp_path: Path) -> None:
+    report = exported('detr', tiny_detector('detr', backends=[backend], inputs=PADDED), tmp_path)
+    assert report.passed, report.reasons
+    assert sum(check.passed is True for check in report.pipelines) > 3
+
+
+def test_locations_refuse_it() -> None:
+    with pytest.raises(ConfigError, match='known for the tasks .*two stages.*, and this is instance .locations'):
+        build_adapter(seeded_detector('solo'), img_shape=True)

@@ -66,24 +66,25 @@ class SparseDetection(RoiMasks, QueryDetection):
     def limit(self) -> int:
         return int(self._roi_head.test_cfg.max_per_img)
 
-    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+    def run_within(self, image: Tensor, sizes: Tensor | None) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        sizes = self.sizes_of(image) if sizes is None else sizes.to(image)
         features, rpn = self.model.extract_feat(image), self._part('rpn_head')  # type: ignore[operator]
         centre, size = rpn.init_proposal_bboxes.weight.expand(image.shape[0], -1, -1).split(2, dim=2)
-        sides = self.sizes_of(image).flip(1).repeat(1, 2)[:, None]
+        sides = sizes.flip(1).repeat(1, 2)[:, None]
         boxes = torch.cat([centre - 0.5 * size, centre + 0.5 * size], dim=2) * sides
         vectors = rpn.init_proposal_features.weight.expand(image.shape[0], -1, -1)
         for head, extractor in zip(heads_of(self._roi_head), extractors_of(self._roi_head), strict=True):
             regions = extractor(features[:extractor.num_inputs], rois_of(boxes))
             logits, deltas, vectors, of_masks = head(regions, vectors)
-            boxes = decoded(head.bbox_coder, boxes, deltas, self.sizes_of(image))
+            boxes = decoded(head.bbox_coder, boxes, deltas, sizes)
         if not self.has_masks:
-            return logits, boxes
-        return logits, boxes, of_masks, *features[:masks.extractors_of(self._roi_head)[-1].num_inputs]
+            return (logits, boxes), {}
+        return (logits, boxes, of_masks, *features[:masks.extractors_of(self._roi_head)[-1].num_inputs]), {}
 
-    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+    def kept_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, ...]:
         if not self.has_masks:
-            return super().final(raw, image)
-        boxes, scores, labels, query = self.best(raw, image, self.limit)
+            return super().kept_within(raw, sizes)
+        boxes, scores, labels, query = self.best(raw, sizes, self.limit)
         num = (scores[:, 0] * 0).to(torch.int64) + self.limit
         return boxes, scores, labels, num, self._masks(raw, boxes, labels, query)
 
@@ -93,13 +94,13 @@ class SparseDetection(RoiMasks, QueryDetection):
         logits = head(extractor(list(raw[3:]), rois_of(boxes)), rows_at(raw[2], query))
         return masks.of_label(logits.unflatten(0, boxes.shape[:2]), labels)
 
-    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
-        doubts = super().evidence(raw, image, recorded)
+    def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
+        doubts = super().close_calls_within(raw, sizes)
         if not self.has_masks:
             return doubts
-        boxes, _, labels, query = self.best(raw, image, self.limit)
+        boxes, _, labels, query = self.best(raw, sizes, self.limit)
         slack = largest_change([self._masks(raw, each, labels, query) for each in with_moves(boxes)])
         return {**doubts, 'mask_slack': slack, 'mask_unsure': sizes_of_masks_in_doubt(masks.extractors_of(self._roi_head)[-1:], boxes)}
 
-    def corners(self, preds: Tensor, image: Tensor) -> Tensor:
+    def corners(self, preds: Tensor, sizes: Tensor) -> Tensor:
         return preds

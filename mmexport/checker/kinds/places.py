@@ -1,0 +1,42 @@
+"""Compare choices (N, Q) among places: the best scores of eager, in order. Rounding may take the next one.
+
+Values that are computed from a choice can be compared only with what eager computes from the same one: the checker hands on what a file
+chose, see `mmexport.checker.check.check`.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..rules.counting import share
+
+CONTINUOUS, CHOICE = False, True
+
+
+def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
+            tolerance: float, clear: float | None) -> dict[str, Any]:
+    """Return which share of the places has not the score that eager gives the place of its rank, within the tolerance of the scores' scale.
+
+    Args:
+        evidence: `place_scores` (N, P), eager's own of all places.
+        clear: of reduced precision, the tolerance instead.
+    """
+    scores, places = evidence['place_scores'], actual[names[0]]
+    scale = float(scores.abs().max())
+    best = scores.topk(places.shape[1], dim=1).values
+    valid = (places >= 0) & (places < scores.shape[1])
+    error = (scores.gather(1, places.clamp(0, scores.shape[1] - 1)) - best).abs()
+    ranked = places.sort(dim=1).values
+    repeated = (ranked[:, 1:] == ranked[:, :-1]).sum()
+    wrong = (~valid | (error > (clear or tolerance) * scale)).sum() + repeated
+    moved = (places != expected[names[0]]).sum()
+    return dict(beyond=float(wrong) / max(places.numel(), 1), max_rel=float(error.max()) / max(scale, 1e-12),
+                metrics=dict(places=places.numel(), places_moved=int(moved)))
+
+
+def little_change(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], classes: int, tolerance: float,
+                  margin: float) -> str | None:
+    changed = share(one[name][:1] != other[name][:1])
+    return None if changed >= 0.5 else f'only {changed:.0%} of the places change between two inputs (at least 50% required)'
