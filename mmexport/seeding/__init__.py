@@ -16,7 +16,6 @@ from ..checker.comparison import DEFAULT_TOLERANCE
 from ..checker.vacuous import little_change
 from ..errors import MMExportError
 from ..inputs.synthetic import picture
-from .attention import sharpen_attention
 from .calibrate import calibrate
 from .constants import randomise_constants
 from .initial import initialise
@@ -53,7 +52,6 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
         initialise(model, generator)
         model.eval()
         randomise_constants(model, generator)
-        sharpen_attention(model)
         adapter = build_adapter(model, outputs='raw')
         images = _scenes(adapter, 7919 + seed, size)
         parts = images.split(max(1, IMAGES * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3])))

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from .attention import calibrated_attention
+
 # Without it a nearly constant channel, and its rounding error, would be multiplied by about 1000.
 VARIANCE_FLOOR = 1e-2
 EIGENVALUE_FLOOR = 1e-2
@@ -59,7 +61,8 @@ def calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generat
 
     hooks = [module.register_forward_pre_hook(before) for module in model.modules()
              if (isinstance(module, _BatchNorm) and module.track_running_stats) or module in layers]
-    run()
+    with calibrated_attention(model):
+        run()
     for hook in hooks:
         hook.remove()
     bounded = [layer for layer, spread in layers.items() if spread.bounded]
