@@ -59,7 +59,7 @@ def references(spatial_shapes: Sequence[tuple[Any, Any]], valid_ratios: Tensor, 
 
 
 def proposals(model: Any, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor]:
-    """Return the memory and the unactivated boxes of its places, those near the border and in padding masked."""
+    """Return the memory and the unactivated boxes of its places. Those near the border and in padding are masked."""
     boxes = []
     start = 0
     for level, (height, width) in enumerate(spatial_shapes):

@@ -12,7 +12,7 @@ from .image_metas import Metas, image_metas
 
 
 class PaddedSize(Sequence[int]):
-    """Hold the size of one picture of a padded batch, which is read from its tensor only if it is asked for.
+    """Hold the size of one picture of a padded batch. It is read from its tensor only if it is asked for.
 
     Upstream makes masks by it, picture by picture, and asks first whether there is padding; a patch takes `sizes`, of the whole batch.
 
@@ -58,7 +58,7 @@ def sizes_in(metas: Sequence[dict[str, Any]]) -> Tensor | None:
     return torch.tensor([[int(side) for side in shape[:2]] for shape in shapes])
 
 def padding_masks(samples: Sequence[Any], feats: Sequence[Tensor]) -> list[Tensor | None]:
-    """Return for each level which of its places are padding (N, h, w); None where pictures fill their input.
+    """Return which places of each level are padding (N, h, w); None where pictures fill their input.
 
     A place is what upstream's resize of the picture's own mask gives it, by the nearest pixel.
     """

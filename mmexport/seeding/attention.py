@@ -23,7 +23,7 @@ CONDITIONAL = ('qcontent_proj', 'qpos_proj', 'kcontent_proj', 'kpos_proj', 'qpos
 
 @contextmanager
 def calibrated_attention(model: nn.Module) -> Iterator[None]:
-    """Scale what makes queries and keys when each attention of a detector by queries is first called inside the block."""
+    """Scale the projections of each attention at its first call inside the block. Only detectors by queries are touched."""
     with ExitStack() as stack:
         for module in model.modules() if hasattr(model, 'forward_transformer') else ():
             if isinstance(module, nn.MultiheadAttention) and module.in_proj_weight is not None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -23,8 +23,9 @@ LOGIT_MEAN, DELTA_STD = -9.0, 0.5
 LARGEST = 4.0
 # On pictures that were not calibrated on: the sigmoid of a logit over 16 is 1.0 in float32, and rows that tie have no order.
 SATURATED = 12.0
-# Of a head on queries, of which there are few.
-QUERY_MEAN = -6.0
+# Of a head on queries, of which there are few; how much more than the difference between its queries that between pictures counts, so that
+# directions in which a picture differs from others in all of its queries are left out. Else one class wins all of them.
+QUERY_MEAN, BETWEEN = -6.0, 5.0
 
 
 class Spread(NamedTuple):
@@ -65,40 +66,44 @@ def calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generat
         run()
     for hook in hooks:
         hook.remove()
-    bounded = [layer for layer, spread in layers.items() if spread.bounded]
-    _bound_logits(bounded, run)
+    _bound_logits({layer: spread for layer, spread in layers.items() if spread.bounded}, run)
     if unseen:
-        _bound_logits(bounded, unseen, SATURATED)
+        _bound_logits({layer: spread for layer, spread in layers.items() if spread.bounded or spread.last_call}, unseen, SATURATED)
 
 
-def _bound_logits(layers: Sequence[nn.Module], run: Callable[[], Any], beyond: float = -math.inf) -> None:
-    """Scale each channel of logits, of all levels together: its mean is `LOGIT_MEAN` and its largest value `LARGEST`.
+def _bound_logits(layers: Mapping[nn.Module, Spread], run: Callable[[], Any], beyond: float = -math.inf) -> None:
+    """Scale each channel of logits, of all levels together, to the mean of its spread and to `LARGEST`, its largest value.
 
     A head is shared by levels whose features differ; scores of 1.0 by the hundred would have no order, and one class would win all.
 
     Args:
         beyond: layers whose largest logit is at most this stay as they are.
     """
-    means: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers}
-    largest: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers}
+    rows: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {layer: [] for layer in layers}
 
     def note(layer: nn.Module, _: Any, output: Tensor) -> None:
-        means[layer].append(output.mean((0, 2, 3)))
-        largest[layer].append(output.amax((0, 2, 3)))
+        channels = output.transpose(0, 1).flatten(1) if isinstance(layer, nn.Conv2d) else _of_last_call(output).flatten(0, -2).T
+        rows[layer].append((channels.mean(1), channels.amax(1)))
 
     hooks = [layer.register_forward_hook(note) for layer in layers]
     if layers:
         run()
     for hook in hooks:
         hook.remove()
-    for layer in (layer for layer in layers if isinstance(layer, nn.Conv2d) and means[layer]):
-        if float(torch.stack(largest[layer]).max()) <= beyond:
+    for layer in (layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear)) and rows[layer]):
+        mean = torch.stack([row[0] for row in rows[layer]]).mean(0)
+        largest = torch.stack([row[1] for row in rows[layer]]).amax(0)
+        if float(largest.max()) <= beyond:
             continue
-        mean = torch.stack(means[layer]).mean(0)
-        factor = (LARGEST - LOGIT_MEAN) / (torch.stack(largest[layer]).amax(0) - mean).clamp_min(1e-6)
-        layer.weight.mul_(factor[:, None, None, None])
+        factor = (LARGEST - layers[layer].mean) / (largest - mean).clamp_min(1e-6)
+        layer.weight.mul_(factor.view(-1, *[1] * (layer.weight.dim() - 1)))
         if layer.bias is not None:
-            layer.bias.copy_((layer.bias - mean) * factor + LOGIT_MEAN)
+            layer.bias.copy_((layer.bias - mean) * factor + layers[layer].mean)
+
+
+def _of_last_call(values: Tensor) -> Tensor:
+    """Return what the last of a decoder's layers gives, where all are together; it makes the result."""
+    return values[-1] if values.dim() == 4 else values
 
 
 def class_layers(model: nn.Module) -> set[nn.Module]:
@@ -170,12 +175,12 @@ def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator, target:
         layer.weight.mul_(target.std / layer(batch).std().clamp_min(1e-6))
         return
     assert isinstance(layer, (nn.Conv2d, nn.Conv1d, nn.Linear))
-    if isinstance(layer, nn.Linear) and batch.dim() == 4:
-        batch = batch[-1]  # Of all layers of a decoder the last one gives the result.
+    if isinstance(layer, nn.Linear):
+        batch = _of_last_call(batch)
     rows = (batch if isinstance(layer, nn.Linear) else batch.transpose(1, -1)).flatten(0, -2)
     if layer.weight[0].numel() == rows.shape[1]:
         rows = rows[::max(1, len(rows) // 50000)]
-        mean, values, vectors = eigen(rows)
+        mean, values, vectors = eigen(_emphasised(batch) if target.last_call and batch.dim() == 3 else rows)
         white = vectors / (values + EIGENVALUE_FLOOR * values[0]).sqrt()
         projection = torch.randn(layer.weight.shape[0], len(values), generator=generator) @ white.T
         projection *= (target.std / ((rows - mean) @ projection.T).std(0).clamp_min(1e-6))[:, None]
@@ -188,6 +193,13 @@ def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator, target:
         shift = bias - layer(batch).mean((0, 2, 3))
     if layer.bias is not None:
         layer.bias.copy_(shift + target.mean)
+
+
+def _emphasised(batch: Tensor) -> Tensor:
+    """Return the queries (N, Q, C) of pictures as rows, the pictures `BETWEEN` times as far apart."""
+    pictures = batch.mean(1, keepdim=True)
+    overall = pictures.mean(0, keepdim=True)
+    return (batch - pictures + overall + BETWEEN * (pictures - overall)).flatten(0, 1)
 
 
 def eigen(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:

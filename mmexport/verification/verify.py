@@ -54,7 +54,7 @@ class Verification:
 
     @property
     def choices(self) -> dict[str, Any]:
-        """Return the file's choices on samples on which it did not agree with eager, which chose otherwise; by sample and output."""
+        """Return the choices of a file that differs, by sample and output. Only where eager chose otherwise."""
         chosen = self.result.get('choices', {}) if self.result else {}
         return {name: chosen[name] for name in chosen if name in self.failed_samples}
 

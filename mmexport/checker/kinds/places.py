@@ -17,7 +17,9 @@ CONTINUOUS, CHOICE = False, True
 
 def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
             tolerance: float, clear: float | None) -> dict[str, Any]:
-    """Return which share of the places has not the score that eager gives the place of its rank, within the tolerance of the scores' scale.
+    """Return the share of places that are not eager's choice.
+
+    One is, if its score is that of eager's place of this rank, within the tolerance of the scores' scale.
 
     Args:
         evidence: `place_scores` (N, P), eager's own of all places.
