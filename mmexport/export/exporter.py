@@ -153,7 +153,8 @@ class Exporter:
 
     def _load(self) -> tuple[nn.Module, LoadReport | None]:
         if self.model is not None:
-            return self.model.to(self.device).eval(), self.fit
+            self.model.to(self.device).eval()
+            return self.model, self.fit
         with self.step('Building the model and reading the checkpoint', 'set-up'), raised_gc_threshold():
             return load_model(self.cfg, self.checkpoint, self.device, self.options)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 import copy
 import importlib.util
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from torch import nn
 from ..compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
 from ..compat.mmengine_errors import unknown_type
 from ..errors import ConfigError, InputError, SetupError, suggestion
+from ..utils.override import override
 from .checkpoint import LoadReport, load_into, read_state_dict
 from .config import PACKAGES
 
@@ -45,7 +47,8 @@ def load_model(cfg: Config, checkpoint: str | None, device: str | torch.device =
     model = build_model(cfg)
     fit = None if state is None else load_into(model, state, str(checkpoint), options.allow_partial, lambda: build_model(cfg))
     model.dataset_meta = dataset_meta(cfg, state.meta if state else {})  # type: ignore[assignment]
-    return model.to(device).eval(), fit
+    model.to(device).eval()
+    return model, fit
 
 
 def dataset_meta(cfg: Config, checkpoint_meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,9 +111,23 @@ def build_model(cfg: Config) -> nn.Module:
             raise _unregistered(unknown, cfg.model, scope) from exc
         except (ImportError, ModuleNotFoundError) as exc:
             raise ConfigError(f'building the model needs what is not installed: {exc}') from exc
+        except OSError as exc:
+            raise ConfigError(f'the model reads a file while it is built, which failed: {type(exc).__name__}: {exc}. Leave it '
+                              'out of the config (teacher_ckpt=None, pretrained=None) if the checkpoint has all weights') from exc
         except (TypeError, ValueError, AttributeError, AssertionError) as exc:
             raise ConfigError(f'the model cannot be built from this config: {type(exc).__name__}: {str(exc).splitlines()[0]}') from exc
-    return revert_sync_batchnorm(model).eval()
+    model = revert_sync_batchnorm(model)
+    model.eval()  # LAD's returns None.
+    return model
+
+
+@contextmanager
+def reading_no_weights() -> Iterator[None]:
+    """Let models that read weights while they are built (LAD its teacher's, by a download) read none inside the block."""
+    from mmengine.runner import checkpoint
+    with override(checkpoint, '_load_checkpoint', lambda *_, **__: {}), \
+            override(checkpoint, '_load_checkpoint_to_model', lambda *_, **__: {}):
+        yield
 
 
 def parse_device(name: str | torch.device, types: Sequence[str] = ('cpu', 'cuda')) -> torch.device:

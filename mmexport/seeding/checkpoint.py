@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..inputs.shapes import traced_shape
-from ..model.build import build_model
+from ..model.build import build_model, reading_no_weights
 from ..model.config import export_section
 from . import seed_model
 from .initial import unset_is_nan
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def write_checkpoint(cfg: Config, path: str | Path, seed: int = 0) -> None:
     """Build ``cfg.model``, seed it and write ``state_dict`` and ``meta``; the meta says that the weights are seeded."""
-    with unset_is_nan():
+    with unset_is_nan(), reading_no_weights():
         model = build_model(cfg)
     state = seed_model(model, seed, traced_shape(cfg, export_section(cfg))[2:])
     meta = dict(seed=seed, made_by='mmexport make_checkpoint: seeded weights for demos and tests, not trained',

@@ -127,10 +127,10 @@ def _backbone(path: Path) -> tuple[str, str]:
 
 def _parameters(path: Path) -> float:
     """Return the number of parameters, without allocating them; infinity if the model cannot be built here."""
-    from ..model.build import build_model
+    from ..model.build import build_model, reading_no_weights
     from ..model.config import load_config
     try:
-        with torch.device('meta'), _Ramps():
+        with torch.device('meta'), _Ramps(), reading_no_weights():
             return sum(parameter.numel() for parameter in build_model(load_config(path)).parameters())
     except (MMExportError, RuntimeError, NotImplementedError, TypeError, ValueError, KeyError, AttributeError, AssertionError):
         return float('inf')

@@ -43,6 +43,16 @@ def test_a_key_that_a_model_misses_is_the_fault_of_the_config() -> None:
         build_model(Config(dict(model=dict(type='mmengine.ReadingOfTheTest', settings={}))))
 
 
+def test_a_file_that_a_model_reads_while_it_is_built_is_told() -> None:
+    class Teaching:
+        def __init__(self) -> None:
+            raise FileNotFoundError('teacher.pth can not be found.')
+
+    MODELS.register_module(name='TeachingOfTheTest', module=Teaching, force=True)
+    with pytest.raises(ConfigError, match='reads a file while it is built, which failed: FileNotFoundError: teacher.pth can not be found'):
+        build_model(Config(dict(model=dict(type='mmengine.TeachingOfTheTest'))))
+
+
 @pytest.mark.parametrize('text', ["_base_ = 'mmaction::recognition/x.py'\n", "custom_imports = dict(imports=['mmaction.models'])\n"])
 def test_a_config_of_a_missing_package_is_an_error_of_the_setup(text: str, tmp_path: Path) -> None:
     place = tmp_path / 'config.py'

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from mmexport.compat import provide_mmcv_ext
 from mmexport.sweep.plan import Job, _by_size, _parameters, configs, jobs, path_of
 
@@ -22,6 +24,13 @@ def test_the_smallest_is_known_where_rates_are_read_from_a_ramp() -> None:
     assert sizes == sorted(sizes)
     assert 1e6 < sizes[0] < sizes[-1] < 1e9
     assert 'mscan-t' in next(iter(_by_size(folder)))[1].name
+
+
+def test_nothing_is_downloaded_to_count_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAD reads its teacher's weights while it is built."""
+    from mmengine.runner.checkpoint import CheckpointLoader
+    monkeypatch.setattr(CheckpointLoader, 'load_checkpoint', lambda *_, **__: pytest.fail('it was downloaded'))
+    assert 20e6 < _parameters(path_of('mmdet::lad/lad_r50-paa-r101_fpn_2xb8_coco_1x.py')) < 200e6
 
 
 def test_a_job_is_one_config_in_all_formats() -> None:
