@@ -48,6 +48,7 @@ QUERIES = {
     'dab_detr': 'dab_detr/dab-detr_r50_8xb2-50e_coco.py',
     'deformable_detr': 'deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
     'dino': 'dino/dino-4scale_r50_8xb2-12e_coco.py',
+    'ddq': 'ddq/ddq-detr-4scale_r50_8xb2-12e_coco.py',
     'sparse_rcnn': 'sparse_rcnn/sparse-rcnn_r50_fpn_1x_coco.py',
     'queryinst': 'queryinst/queryinst_r50_fpn_1x_coco.py',
 }

@@ -89,6 +89,9 @@ class QueryDetection(Detection):
         boxes, scores, labels, _ = self.best(raw, sizes, self.limit)
         return boxes, scores, labels, (scores[:, 0] * 0).to(torch.int64) + self.limit
 
+    def largest_logit(self, raw: tuple[Tensor, ...]) -> float:
+        return float(raw[0].abs().max())
+
     def best(self, raw: tuple[Tensor, ...], sizes: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return boxes (N, count, 4), scores, labels and queries (N, count) of the best scores."""
         logits, preds = raw[:2]
@@ -111,7 +114,7 @@ class QueryDetection(Detection):
         """Return which rows tie at the cut with those that follow it."""
         available = raw[0].shape[1] * (self.num_classes if self.head.loss_cls.use_sigmoid else 1)
         boxes, scores, labels, _ = self.best(raw, sizes, min(self.limit + BEYOND, available))
-        slack = score_slack(scores, float(raw[0].abs().max()))
+        slack = score_slack(scores, self.largest_logit(raw))
         if available <= self.limit:
             return {'row_slack': slack}
         kept, others = slice(0, self.limit), slice(self.limit, None)

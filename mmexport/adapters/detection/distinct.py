@@ -1,0 +1,36 @@
+"""Export DDQ, whose decoder leaves out queries that resemble better ones."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...registry import ADAPTERS
+from .queries import QueryDetection
+
+# The logits of a query that is left out.
+LEFT_OUT = -1e4
+
+
+@ADAPTERS.register_module()
+class DistinctQueryDetection(QueryDetection):
+    """Give the boxes of mmdet's DDQ DETR.
+
+    ``raw``: as `QueryDetection`; the logits of queries that the last layer does not count are -1e4. ``final``: as `QueryDetection`.
+
+    Source: mmdet/models/dense_heads/ddq_detr_head.py (``predict_by_feat``).
+    """
+
+    @classmethod
+    def matches(cls, model: nn.Module) -> bool:
+        return super().matches(model) and hasattr(model, 'dqs_cfg')
+
+    def run_within(self, image: Tensor, sizes: Tensor | None) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        (logits, boxes), evidence = super().run_within(image, sizes)
+        state: Any = self.model.cache_dict
+        counts = state['distinct_query_mask'][-1].unflatten(0, (-1, state['num_heads']))[:, 0, 0]
+        return (torch.where(counts[..., None], logits, torch.full_like(logits, LEFT_OUT)), boxes), evidence
+
+    def largest_logit(self, raw: tuple[Tensor, ...]) -> float:
+        return float(raw[0].masked_fill(raw[0] == LEFT_OUT, 0.0).abs().max())

@@ -1,0 +1,16 @@
+"""Compute the order of scores. Of equal ones the first comes first.
+
+Exporters to ONNX have no stable sort; their sort is ONNX's TopK, which breaks ties by the lower index.
+"""
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..op import form_of
+
+
+def ranked(scores: Tensor) -> Tensor:
+    """Return the indices (N, M) of scores (N, M), the best first."""
+    if form_of('ranking') == 'plain':
+        return scores.sort(dim=1, descending=True).indices
+    return scores.sort(dim=1, descending=True, stable=True).indices

@@ -1,0 +1,35 @@
+"""Test that equal scores keep their order in every form."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mmexport.ops.op import with_forms
+from mmexport.ops.ranking import ranked
+
+# A thousand scores of ten values.
+SCORES = torch.randint(0, 10, (2, 1000), generator=torch.Generator().manual_seed(0)).float()
+EXPECTED = torch.tensor([sorted(range(1000), key=lambda place: (-row[place], place)) for row in SCORES.tolist()])
+
+
+class Ranking(nn.Module):
+    def forward(self, scores: Tensor) -> Tensor:
+        return ranked(scores)
+
+
+def test_the_default_form_is_stable_in_torchs_formats() -> None:
+    assert torch.equal(ranked(SCORES), EXPECTED)
+    assert torch.equal(torch.jit.trace(Ranking(), SCORES)(SCORES), EXPECTED)
+    assert torch.equal(torch.export.export(Ranking(), (SCORES,)).module()(SCORES), EXPECTED)
+
+
+@pytest.mark.parametrize('dynamo', [True, False])
+def test_onnx_ranks_so_too(tmp_path: Path, dynamo: bool) -> None:
+    onnxruntime = pytest.importorskip('onnxruntime')
+    with with_forms(ranking='plain'):
+        torch.onnx.export(Ranking(), (SCORES,), tmp_path / 'model.onnx', dynamo=dynamo, input_names=['scores'], verbose=False)
+    session = onnxruntime.InferenceSession(tmp_path / 'model.onnx', providers=['CPUExecutionProvider'])
+    assert torch.equal(torch.from_numpy(session.run(None, {'scores': SCORES.numpy()})[0]), EXPECTED)
