@@ -19,7 +19,7 @@ DECODER = 'mmdet.models.layers.transformer.ddq_detr_layers.DDQTransformerDecoder
 
 @PATCHES.register_module()
 class DdqQueries(Patch):
-    """Suppress similar queries of the whole batch at once, before the decoder and in each of its layers.
+    """Suppress similar queries of the whole batch at once. It happens before the decoder and in each of its layers.
 
     Upstream calls ``batched_nms`` for each picture, with as many boxes as are distinct, and asks ``len(query)`` for the batch: a trace
     keeps the counts of its own pictures. Here all queries take part, and those that are not distinct are marked.
