@@ -1,4 +1,4 @@
-"""Make the parts of docs/results.md about detectors: their speed, and files judged by mmcv's compiled ops."""
+"""Make the parts of docs/results.md about detectors: their speed, files judged by mmcv's compiled ops, and models of full size."""
 from __future__ import annotations
 
 import json
@@ -12,7 +12,7 @@ RESULTS = ROOT / 'benchmarks' / 'results'
 
 def parts(machine: Callable[[dict[str, Any]], str]) -> dict[str, Callable[[], str]]:
     """Return the parts by the name of their mark; `machine` says where a file was recorded."""
-    return {'detector speed': lambda: speed(machine), 'detectors compiled': lambda: compiled(machine)}
+    return {'detector speed': lambda: speed(machine), 'detectors compiled': lambda: compiled(machine), 'whole detectors': lambda: whole(machine)}
 
 
 def speed(machine: Callable[[dict[str, Any]], str]) -> str:
@@ -50,6 +50,27 @@ def compiled(machine: Callable[[dict[str, Any]], str]) -> str:
     lines += ['', f"Kernels of mmexport's own that were called all the same, as mmcv has none for a CPU: {', '.join(ours) or 'none'}."]
     commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
     return '\n'.join([*lines, '', f'`{place.name}`: {_with_ops(content, machine)}; rows of {commits}'])
+
+
+def whole(machine: Callable[[dict[str, Any]], str]) -> str:
+    """Return what the check of each detector of full size said, and what its file answers in a process without OpenMMLab."""
+    lines = ['| config | eager on | result | inputs | largest box error, px | outputs at 1x3x800x1344, without OpenMMLab | s |',
+             '| --- | --- | --- | --- | --- | --- | --- |']
+    sources = []
+    for name in ('whole_detectors.json', 'whole_detectors_compiled.json'):
+        if not (RESULTS / name).is_file():
+            continue
+        content = json.loads((RESULTS / name).read_text())
+        for row in content['rows']:
+            ops = f"mmcv {content['versions']['mmcv']}" if row['mmcv_ops'] == 'compiled' else 'mmcv-lite'
+            errors = [metrics['box_error'] for metrics in row.get('rows', {}).values() if 'box_error' in metrics]
+            alone = row.get('alone', {})
+            shapes = ', '.join('x'.join(map(str, shape)) or 'one number' for shape in alone.values()) if isinstance(alone, dict) else alone
+            lines.append(f"| {row['config']} | {ops} | {'PASS' if row['passed'] else row['reason']} | {len(row['samples'])} | "
+                         f"{f'{max(errors):.1e}' if errors else '-'} | {shapes} | {row['seconds']} |")
+        commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
+        sources.append(f'`{name}`: {machine(content)}; rows of {commits}')
+    return '\n'.join([*lines, '', '; '.join(sources)])
 
 
 def _with_ops(content: dict[str, Any], machine: Callable[[dict[str, Any]], str]) -> str:
