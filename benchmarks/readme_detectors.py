@@ -12,7 +12,8 @@ RESULTS = ROOT / 'benchmarks' / 'results'
 
 def parts(machine: Callable[[dict[str, Any]], str]) -> dict[str, Callable[[], str]]:
     """Return the parts by the name of their mark; `machine` says where a file was recorded."""
-    return {'detector speed': lambda: speed(machine), 'detectors compiled': lambda: compiled(machine), 'whole detectors': lambda: whole(machine)}
+    return {'detector speed': lambda: speed(machine), 'detectors compiled': lambda: compiled(machine),
+            'whole detectors': lambda: whole(machine)}
 
 
 def speed(machine: Callable[[dict[str, Any]], str]) -> str:
@@ -63,7 +64,9 @@ def whole(machine: Callable[[dict[str, Any]], str]) -> str:
         content = json.loads((RESULTS / name).read_text())
         for row in content['rows']:
             ops = f"mmcv {content['versions']['mmcv']}" if row['mmcv_ops'] == 'compiled' else 'mmcv-lite'
-            errors = [metrics['box_error'] for metrics in row.get('rows', {}).values() if 'box_error' in metrics]
+            # Rows of before box_error was recorded have that of the last input.
+            errors = [row['box_error']] if row.get('box_error') is not None else [
+                metrics['box_error'] for metrics in row.get('rows', {}).values() if 'box_error' in metrics]
             alone = row.get('alone', {})
             shapes = ', '.join('x'.join(map(str, shape)) or 'one number' for shape in alone.values()) if isinstance(alone, dict) else alone
             lines.append(f"| {row['config']} | {ops} | {'PASS' if row['passed'] else row['reason']} | {len(row['samples'])} | "

@@ -64,6 +64,8 @@ def whole(name: str, shape: list[int]) -> dict[str, Any]:
         rows = [row for artifact in report['artifacts'] for row in artifact['result']['rows'] if row['stage'] == 'artifact vs eager']
         outcome = dict(passed=report['passed'], seconds=seconds, samples=sorted({row['sample'] for row in rows}),
                        rows={row['output']: row['metrics'] for row in rows if row['metrics']},
+                       box_error=max((row['metrics']['box_error'] for row in rows if 'box_error' in row['metrics']), default=None),
+                       choices_followed=report['artifacts'][0]['choices_followed'] if report['artifacts'] else {},
                        mmcv_ops=report['versions']['mmcv_ops'], reference_kernels=sorted(report['versions'].get('reference_kernels', ())))
         if not report['passed']:
             return dict(outcome, reason=report['artifacts'][0]['reason'])
