@@ -34,12 +34,17 @@ def decided(whole: Tensor, num: Tensor, sizes: Tensor | None) -> Tensor:
         sizes: height and width (N, 2) without padding; None if there is none.
     """
     if sizes is not None:
-        rows, columns = (torch.arange(side, device=whole.device) for side in whole.shape[2:])
-        inside = (rows < sizes[:, :1])[:, :, None] & (columns < sizes[:, 1:])[:, None]
-        whole = whole & inside[:, None]
+        whole = within(whole, sizes)
     # Masks of rows without a box are empty, whatever the threshold.
     counts = torch.arange(whole.shape[1], device=whole.device) < num[:, None]
     return (whole & counts[..., None, None]).to(torch.uint8)
+
+
+def within(whole: Tensor, sizes: Tensor) -> Tensor:
+    """Return `whole` (N, K, H, W) without what lies beyond height and width (N, 2) of each picture."""
+    rows, columns = (torch.arange(side, device=whole.device) for side in whole.shape[2:])
+    inside = (rows < sizes[:, :1])[:, :, None] & (columns < sizes[:, 1:])[:, None]
+    return whole & inside[:, None]
 
 
 def read_masks(samples: list[Any], limit: int) -> Tensor:

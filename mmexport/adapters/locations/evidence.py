@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..detection.boxes.evidence import score_slack
+from ..detection.pasting import within
 from ..specs import LOGIT_TOLERANCE, STEEPEST
 from .masks import MASKS, at, largest_logit
 
@@ -36,11 +37,14 @@ class Masks(NamedTuple):
     maybe: Tensor
 
 
-def evidence_of(adapter: SOLO, raw: tuple[Tensor, ...], image: Tensor) -> dict[str, Tensor]:
+def evidence_of(adapter: SOLO, raw: tuple[Tensor, ...], image: Tensor, sizes: Tensor | None = None) -> dict[str, Tensor]:
     """Return `mask_near` (N, K, H, W), `edge_rows` and `row_slack` (N, K), and `least_num` (N,): how many rows there are at least.
 
     Of rows that a file may have besides, `maybe` (N, J, 3) has least and largest score and label; a label of -1 fills up. `maybe_masks` and
     `maybe_near` (N, J, H, W) are their masks.
+
+    Args:
+        sizes: height and width (N, 2) of pictures with padding, in which there are no masks.
     """
     groups, locations, cfg = adapter.groups(raw), adapter.locations(raw), adapter.head.test_cfg
     logits = groups[adapter.map_names.index('scores')]
@@ -56,8 +60,11 @@ def evidence_of(adapter: SOLO, raw: tuple[Tensor, ...], image: Tensor) -> dict[s
     whole, of_maybe = (adapter.in_picture(at(locations.masks, places), image.shape[2:])
                        for places in (rows.places, filled[..., 3].clamp(min=0).long()))
     near, maybe_near = ((each - float(cfg.mask_thr)).abs() <= slack for each in (whole, of_maybe))
+    maybe_masks = of_maybe > float(cfg.mask_thr)
+    if sizes is not None:
+        near, maybe_near, maybe_masks = (within(each, sizes) for each in (near, maybe_near, maybe_masks))
     return {'mask_near': near & there, 'edge_rows': torch.stack(edges), 'row_slack': torch.stack(slacks), 'maybe': filled[..., :3],
-            'maybe_masks': of_maybe > float(cfg.mask_thr), 'maybe_near': maybe_near, 'least_num': torch.stack(counts)}
+            'maybe_masks': maybe_masks, 'maybe_near': maybe_near, 'least_num': torch.stack(counts)}
 
 
 def _scores(logits: list[Tensor], scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:

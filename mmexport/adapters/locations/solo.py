@@ -17,7 +17,7 @@ from ..base import Adapter
 from ..detection.boxes.candidates import best_pairs
 from ..detection.boxes.decoders import owner_of
 from ..detection.detection import Detection
-from ..detection.pasting import read_masks
+from ..detection.pasting import read_masks, within
 from ..panoptic.boxes import boxes_of
 from ..specs import OutputSpec
 from .evidence import evidence_of
@@ -74,8 +74,9 @@ class SOLO(Detection):
 
     @classmethod
     def variant(cls, option: str) -> type[Adapter] | None:
+        from ..detection.padded import Padded
         # Its masks are those of the whole picture.
-        return cls if option == 'paste' else None
+        return cls if option == 'paste' else type(f'{cls.__name__}Padded', (cls, Padded), {'__doc__': cls.__doc__})
 
     def check_head(self) -> None:
         owners, cfg = {owner_of(self.head, name) for name in METHODS}, self.head.test_cfg
@@ -158,11 +159,12 @@ class SOLO(Detection):
         there = torch.arange(self.limit, device=num.device) < num[:, None]
         return Rows(places.gather(1, best) * there, labels.gather(1, best) * there, scores * there, num)
 
-    def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
+    def final(self, raw: tuple[Tensor, ...], image: Tensor, *img_shape: Tensor) -> tuple[Tensor, ...]:
         locations = self.locations(raw)
         rows = self.rows(locations)
         masks = self.in_picture(at(locations.masks, rows.places), image.shape[2:]) > float(self.head.test_cfg.mask_thr)
         masks = masks & (torch.arange(self.limit, device=masks.device) < rows.num[:, None])[..., None, None]
+        masks = within(masks, img_shape[0]) if img_shape else masks
         return boxes_of(masks), rows.scores, rows.labels, rows.num, masks
 
     def in_picture(self, masks: Tensor, size: Sequence[Any]) -> Tensor:
@@ -178,7 +180,7 @@ class SOLO(Detection):
                      for part in (outputs, self.evidence(raw, picture, {})))
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
-        return evidence_of(self, raw, image)
+        return evidence_of(self, raw, image, recorded.get('img_shape'))
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         masks = read_masks(samples, self.limit).bool()

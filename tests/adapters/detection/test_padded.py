@@ -12,6 +12,7 @@ from mmexport.checker.rules.detection_rows import compare_detections
 from mmexport.checker.samples import read_samples
 from mmexport.errors import ConfigError
 from mmexport.inputs.synthetic import picture
+from mmexport.model.build import build_model
 from mmexport.patching import patched
 from mmexport.verification.test_step import run_test_step_on
 from tests.detectors import exported, seeded_detector, tiny_detector
@@ -90,6 +91,6 @@ def test_a_file_of_queries_takes_the_sizes_of_padded_pictures(backend: str, tmp_
     assert sum(check.passed is True for check in report.pipelines) > 3
 
 
-def test_locations_refuse_it() -> None:
-    with pytest.raises(ConfigError, match='known for the tasks .*two stages.*, and this is instance .locations'):
-        build_adapter(seeded_detector('solo'), img_shape=True)
+def test_a_head_that_stretches_its_masks_over_the_padding_refuses_it() -> None:
+    with pytest.raises(ConfigError, match='known for the tasks .*two stages.*, and this is detection'):
+        build_adapter(build_model(tiny_detector('yolact')), img_shape=True)

@@ -14,7 +14,7 @@ from mmexport.adapters.base import Adapter
 from mmexport.adapters.locations import solo
 from mmexport.adapters.specs import LOGIT_TOLERANCE
 from mmexport.checker.rules.instance_rows import compare_instances
-from mmexport.errors import ConfigError, UnsupportedModelError
+from mmexport.errors import UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.verification.test_step import run_test_step_on
 from tests.detectors import LOCATIONS, exported, seeded_detector, tiny_detector
@@ -43,6 +43,23 @@ def test_instances_are_those_of_mmdet(name: str) -> None:
         assert 'problem' not in result and result['beyond'] == 0 and result['metrics']['rows'] > 20, result
         filled = expected['masks'].float().mean(dim=(2, 3))
         assert int(((filled > 0.02) & (filled < 0.98)).sum()) > 10, 'masks are neither empty nor all of the picture'
+
+
+@pytest.mark.parametrize('name', ['solo', 'solov2'])
+def test_instances_of_padded_pictures_are_those_of_mmdet(name: str) -> None:
+    adapter = build_adapter(seeded_detector(name), img_shape=True)
+    inputs = adapter.network_inputs(picture((2, 3, 128, 160), 3, adapter))
+    assert inputs[1].tolist() == [[128, 160], [96, 120]]
+    with torch.no_grad():
+        raw, recorded = adapter.run_with_evidence(*inputs)
+        expected = named(adapter, adapter.final(raw, *inputs))
+        evidence = adapter.evidence(raw, inputs[0], recorded)
+        whole = named(adapter, adapter.final(raw, inputs[0]))
+    read = adapter.read(run_test_step_on(adapter, *inputs))
+    result = compare_instances(expected, read, evidence, 1e-5)
+    assert 'problem' not in result and result['beyond'] == 0 and result['metrics']['rows'] > 20, result
+    assert not expected['masks'][1, :, 96:].any() and whole['masks'][1, :, 96:].any()
+    assert compare_instances(expected, whole, evidence, 1e-5)['beyond'] > 0, 'masks that go into the padding are noticed'
 
 
 @pytest.mark.parametrize('name', LOCATIONS)
@@ -112,8 +129,6 @@ def test_a_picture_without_instances() -> None:
 
 def test_what_is_not_known_is_refused() -> None:
     model = copy.deepcopy(seeded_detector('solo'))
-    with pytest.raises(ConfigError, match='this is instances by location'):
-        build_adapter(model, img_shape=True)
     model.mask_head.test_cfg.kernel = 'linear'
     with pytest.raises(UnsupportedModelError, match="test_cfg has kernel='linear'"):
         build_adapter(model)
