@@ -55,7 +55,7 @@ def compiled(machine: Callable[[dict[str, Any]], str]) -> str:
 
 def whole(machine: Callable[[dict[str, Any]], str]) -> str:
     """Return what the check of each detector of full size said, and what its file answers in a process without OpenMMLab."""
-    lines = ['| config | eager on | result | inputs | largest box error, px | outputs at 1x3x800x1344, without OpenMMLab | s |',
+    lines = ['| config | eager on | result | inputs | box error, px | outputs at 1x3x800x1344, without OpenMMLab | s |',
              '| --- | --- | --- | --- | --- | --- | --- |']
     sources = []
     for name in ('whole_detectors.json', 'whole_detectors_compiled.json'):

@@ -11,7 +11,7 @@ from mmexport.errors import UnsupportedModelError
 from mmexport.ops.nms import first_kept
 from mmexport.ops.ranking import ranked
 from mmexport.ops.sigmoid import sigmoid
-from mmexport.patching import Patch
+from mmexport.patching import Environment, Patch
 from mmexport.registry import PATCHES
 
 DECODER = 'mmdet.models.layers.transformer.ddq_detr_layers.DDQTransformerDecoder'
@@ -29,6 +29,10 @@ class DdqQueries(Patch):
 
     targets = ('mmdet.models.detectors.ddq_detr.DDQDETR.pre_decoder', f'{DECODER}.select_distinct_queries', f'{DECODER}.forward')
     upstream = 'mmdet 3.3.0'
+
+    def check(self, env: Environment) -> str | None:
+        version = str(env.versions.get('mmdet', ''))
+        return f'mmdet {version} has no DDQ' if version.startswith(('3.0.', '3.1.')) else None
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         replacements: dict[str, Callable[..., Any]] = {'pre_decoder': pre_decoder, 'select_distinct_queries': select_distinct}

@@ -32,7 +32,10 @@ class PaddedSize(Sequence[int]):
 
     def __iter__(self) -> Iterator[int]:
         # Plain numbers: which pictures have padding is no decision on a size, see `mmexport.branches`.
-        return (int.__pos__(side) for side in (self.outer if self._picture is None else self.sizes[self._picture].tolist()))
+        return (int.__pos__(side) for side in (self.outer if self._picture is None else self._own()))
+
+    def _own(self) -> list[int]:
+        return [int(side) for side in self.sizes[self._picture].tolist()]
 
     def __deepcopy__(self, memo: Any) -> PaddedSize:
         return self

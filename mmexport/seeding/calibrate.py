@@ -1,7 +1,6 @@
 """Calibrate norm statistics and class layers from one batch of scenes, layer by layer."""
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -66,39 +65,47 @@ def calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generat
         run()
     for hook in hooks:
         hook.remove()
-    _bound_logits({layer: spread for layer, spread in layers.items() if spread.bounded}, run)
+    bounded = {layer: spread for layer, spread in layers.items() if spread.bounded}
+    _adjust(bounded, run, _bounded)
     if unseen:
-        _bound_logits({layer: spread for layer, spread in layers.items() if spread.bounded or spread.last_call}, unseen, SATURATED)
+        _adjust(bounded, unseen, lambda logits, spread: _bounded(logits, spread) if float(logits.max()) > SATURATED else (1.0, 0.0))
+        _adjust({layer: spread for layer, spread in layers.items() if spread.last_call}, unseen, _spread_out)
 
 
-def _bound_logits(layers: Mapping[nn.Module, Spread], run: Callable[[], Any], beyond: float = -math.inf) -> None:
-    """Scale each channel of logits, of all levels together, to the mean of its spread and to `LARGEST`, its largest value.
-
-    A head is shared by levels whose features differ; scores of 1.0 by the hundred would have no order, and one class would win all.
-
-    Args:
-        beyond: layers whose largest logit is at most this stay as they are.
-    """
-    rows: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {layer: [] for layer in layers}
+def _adjust(layers: Mapping[nn.Module, Spread], run: Callable[[], Any], change: Callable[[Tensor, Spread], tuple[Any, Any]]) -> None:
+    """Multiply each channel of logits and add to it, by what `change` returns for the channels of all calls (C, values)."""
+    channels: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers}
 
     def note(layer: nn.Module, _: Any, output: Tensor) -> None:
-        channels = output.transpose(0, 1).flatten(1) if isinstance(layer, nn.Conv2d) else _of_last_call(output).flatten(0, -2).T
-        rows[layer].append((channels.mean(1), channels.amax(1)))
+        of_maps = isinstance(layer, nn.Conv2d)
+        channels[layer].append(output.transpose(0, 1).flatten(1) if of_maps else _of_last_call(output).flatten(0, -2).T)
 
     hooks = [layer.register_forward_hook(note) for layer in layers]
     if layers:
         run()
     for hook in hooks:
         hook.remove()
-    for layer in (layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear)) and rows[layer]):
-        mean = torch.stack([row[0] for row in rows[layer]]).mean(0)
-        largest = torch.stack([row[1] for row in rows[layer]]).amax(0)
-        if float(largest.max()) <= beyond:
-            continue
-        factor = (LARGEST - layers[layer].mean) / (largest - mean).clamp_min(1e-6)
-        layer.weight.mul_(factor.view(-1, *[1] * (layer.weight.dim() - 1)))
+    for layer in (layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear)) and channels[layer]):
+        factor, shift = change(torch.cat(channels[layer], dim=1), layers[layer])
+        layer.weight.mul_(torch.as_tensor(factor).view(-1, *[1] * (layer.weight.dim() - 1)))
         if layer.bias is not None:
-            layer.bias.copy_((layer.bias - mean) * factor + layers[layer].mean)
+            layer.bias.copy_(layer.bias * factor + shift)
+
+
+def _bounded(logits: Tensor, spread: Spread) -> tuple[Tensor, Tensor]:
+    """Return what gives channels the mean of `spread`, and `LARGEST` as their largest value.
+
+    A head is shared by levels whose features differ; scores of 1.0 by the hundred would have no order, and one class would win all.
+    """
+    mean = logits.mean(1)
+    factor = (LARGEST - spread.mean) / (logits.amax(1) - mean).clamp_min(1e-6)
+    return factor, spread.mean - mean * factor
+
+
+def _spread_out(logits: Tensor, spread: Spread) -> tuple[Tensor, Tensor]:
+    """Return what gives channels the mean and the deviation of `spread`: else the best rows of a picture would be of few classes."""
+    factor = spread.std / logits.std(1).clamp_min(1e-6)
+    return factor, spread.mean - logits.mean(1) * factor
 
 
 def _of_last_call(values: Tensor) -> Tensor:

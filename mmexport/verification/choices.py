@@ -35,7 +35,8 @@ def following(adapter: Adapter, samples: Sequence[Sample], choices: Mapping[str,
 def _followed(adapter: Adapter, sample: Sample, chosen: Mapping[str, Any], device: torch.device, runs: NetworkRuns) -> Sample:
     with adapter.following({name: torch.tensor(values) for name, values in chosen.items()}):
         run = run_eager(adapter, runs, sample.name, 'eager', sample.image.to(device))
-    return replace(sample, expected=run.outputs, evidence=run.evidence, raw=run.raw if sample.raw else {},
+    # What patched eager gave was computed from eager's own choice.
+    return replace(sample, expected=run.outputs, evidence=run.evidence, patched={}, raw=run.raw if sample.raw else {},
                    raw_evidence=run.raw_evidence if sample.raw else {})
 
 

@@ -60,12 +60,16 @@ class ArtifactVerifier:
         """
         raw = raw_folder(artifact.folder)
         check = verify(artifact, samples, self.tolerance, self.device, scratch, checker, raw if raw.is_dir() else None, first)
+        if first:
+            passed_before = first.followed.keys() - first.failed_samples
+            check = replace(check, followed={name: first.followed[name] for name in passed_before},
+                            moved={name: first.moved[name] for name in passed_before})
         if check.choices:
             with self.step('Running eager with the choices of the file', RUNNING):
                 followed = following(self.adapter, samples, check.choices, self.device)
             check = replace(verify(artifact, followed, self.tolerance, self.device, scratch, None, raw if raw.is_dir() else None, check),
-                            followed={sample.name: sample for sample in followed if sample.name in check.choices},
-                            moved=moved(self.adapter, samples, check.choices))
+                            followed={**check.followed, **{sample.name: sample for sample in followed if sample.name in check.choices}},
+                            moved={**check.moved, **moved(self.adapter, samples, check.choices)})
         # They are long lists, and what they were needed for is done.
         check = replace(check, result={key: value for key, value in (check.result or {}).items() if key != 'choices'})
         if check.seconds is None:

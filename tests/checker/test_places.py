@@ -32,6 +32,12 @@ def test_another_choice_fails(actual: list[int]) -> None:
     assert not row_of([actual]).passed
 
 
-def test_the_limit_is_the_tolerance_of_the_scores_scale() -> None:
-    assert row_of([[1, 2, 3, 5]], torch.tensor([[0.1, 4.0, 2.0, 2.0003, -1.0, 0.3]])).passed
-    assert not row_of([[1, 2, 3, 5]], torch.tensor([[0.1, 4.0, 2.0, 2.0005, -1.0, 0.3]])).passed
+def test_the_limit_is_the_tolerance_of_the_scores_range() -> None:
+    assert row_of([[1, 2, 3, 5]], torch.tensor([[0.1, 4.0, 2.0, 2.0004, -1.0, 0.3]])).passed
+    assert not row_of([[1, 2, 3, 5]], torch.tensor([[0.1, 4.0, 2.0, 2.0006, -1.0, 0.3]])).passed
+
+
+def test_scores_that_hardly_differ_are_ranked_all_the_same() -> None:
+    scores = -4.6 + 1e-4 * SCORES
+    assert row_of([[1, 3, 2, 5]], scores).passed and row_of([[1, 2, 3, 5]], scores).passed
+    assert not row_of([[3, 1, 2, 5]], scores).passed

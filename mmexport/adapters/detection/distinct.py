@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from ...registry import ADAPTERS
 from .queries import QueryDetection
 
-# The logits of a query that is left out.
-LEFT_OUT = -1e4
+# The logits of a query that is left out: its scores are 1e-13, and the scale by which errors are judged stays that of logits.
+LEFT_OUT = -30.0
 
 
 @ADAPTERS.register_module()
 class DistinctQueryDetection(QueryDetection):
     """Give the boxes of mmdet's DDQ DETR.
 
-    ``raw``: as `QueryDetection`; the logits of queries that the last layer does not count are -1e4. ``final``: as `QueryDetection`.
+    ``raw``: as `QueryDetection`; the logits of queries that the last layer does not count are -30. ``final``: as `QueryDetection`.
 
     Source: mmdet/models/dense_heads/ddq_detr_head.py (``predict_by_feat``).
     """

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...checker.kinds.detections import NAMES
 from ...errors import UnsupportedModelError
 from ...ops.sigmoid import sigmoid
 from ...registry import ADAPTERS
@@ -84,6 +85,15 @@ class QueryDetection(Detection):
             outputs = self.head.predict(**inputs, batch_data_samples=samples, rescale=False)
         places = chosen.pop(PLACES, None)
         return (outputs[0][-1], outputs[1][-1], *(() if places is None else (places,))), chosen
+
+    def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
+                        evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the detections of a network that is told of the padding."""
+        sizes = image.new_tensor([size]).expand(image.shape[0], -1)
+        raw, _ = self.run_within(image, sizes)
+        outputs = dict(zip((*NAMES, 'masks'), self.kept_within(raw, sizes), strict=False))
+        return tuple({name: tensor.cpu() for name, tensor in part.items()}  # type: ignore[return-value]
+                     for part in (outputs, self.close_calls_within(raw, sizes)))
 
     def kept_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, ...]:
         boxes, scores, labels, _ = self.best(raw, sizes, self.limit)

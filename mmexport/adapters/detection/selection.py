@@ -25,7 +25,7 @@ def selects_places(model: nn.Module) -> bool:
 def selection(model: Any, places: Tensor | None = None) -> Iterator[dict[str, Tensor]]:
     """Yield what ``pre_decoder`` chooses by, `place_scores` (N, P), and `places` (N, Q), the best first; {} if it chooses none.
 
-    Each rank has a query embedding of its own, so that two places that change ranks change all rows a little. Of 22,000 places at
+    In DINO each rank has a query embedding of its own, so that two places that change ranks change all rows a little. Of 22,000 places at
     800 x 1344 some of the best 900 always have scores that are equal to rounding.
 
     Args:

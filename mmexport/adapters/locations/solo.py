@@ -116,7 +116,7 @@ class SOLO(Detection):
             ('boxes', 'float32', ('row', 'box')), ('scores', 'float32', ('row',)), ('labels', 'int64', ('row',)), ('num', 'int64', ()),
             ('masks', 'bool', ('row', 'height', 'width'))))
 
-    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+    def raw(self, image: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
         features = self.model.extract_feat(image)  # type: ignore[operator]
         # In training SOLO's head gives logits; its layers do not know of this flag.
         with override(self.head, 'training', True):

@@ -13,20 +13,24 @@ from torch import Tensor
 from ..rules.counting import share
 
 CONTINUOUS, CHOICE = False, True
+# Of a float32, as a share of it.
+ROUNDING = 1e-6
 
 
 def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
             tolerance: float, clear: float | None) -> dict[str, Any]:
     """Return the share of places that are not eager's choice.
 
-    One is, if its score is that of eager's place of this rank, within the tolerance of the scores' scale.
+    One is, if its score is that of eager's place of this rank, within the tolerance of the difference between the largest and the
+    least score.
 
     Args:
         evidence: `place_scores` (N, P), eager's own of all places.
         clear: of reduced precision, the tolerance instead.
     """
     scores, places = evidence['place_scores'], actual[names[0]]
-    scale = float(scores.abs().max())
+    # Of scores that hardly differ, their common part says nothing; what it rounds to does.
+    scale = max(float(scores.max() - scores.min()), ROUNDING / (clear or tolerance) * float(scores.abs().max()), 1e-12)
     best = scores.topk(places.shape[1], dim=1).values
     valid = (places >= 0) & (places < scores.shape[1])
     error = (scores.gather(1, places.clamp(0, scores.shape[1] - 1)) - best).abs()
@@ -34,7 +38,7 @@ def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mappin
     repeated = (ranked[:, 1:] == ranked[:, :-1]).sum()
     wrong = (~valid | (error > (clear or tolerance) * scale)).sum() + repeated
     moved = (places != expected[names[0]]).sum()
-    return dict(beyond=float(wrong) / max(places.numel(), 1), max_rel=float(error.max()) / max(scale, 1e-12),
+    return dict(beyond=float(wrong) / max(places.numel(), 1), max_rel=float(error.max()) / scale,
                 metrics=dict(places=places.numel(), places_moved=int(moved)))
 
 

@@ -66,7 +66,8 @@ def test_a_file_that_ignores_the_padding_fails(tmp_path: Path, monkeypatch: pyte
     assert any('batch' in reason for reason in report.reasons)
 
 
-@pytest.mark.parametrize('name', ['detr', 'dino', pytest.param('deformable_detr', marks=pytest.mark.slow), 'sparse_rcnn'])
+@pytest.mark.parametrize('name', ['detr', 'dino', 'sparse_rcnn', *(pytest.param(name, marks=pytest.mark.slow) for name in (
+    'conditional_detr', 'dab_detr', 'deformable_detr', 'ddq', 'queryinst'))])
 def test_decoders_of_queries_mask_the_padding_as_test_step_does(name: str) -> None:
     adapter = build_adapter(seeded_detector(name), img_shape=True)
     inputs = adapter.network_inputs(picture((3, 3, 128, 160), 1, adapter))
@@ -78,7 +79,7 @@ def test_decoders_of_queries_mask_the_padding_as_test_step_does(name: str) -> No
         filled = adapter.raw(inputs[0], adapter.sizes_of(inputs[0]))
         with patched('auto'):
             actual = adapter.raw(*inputs)
-    assert result['beyond'] == 0 and result['metrics']['rows'] > 100
+    assert result['beyond'] == 0 and result['metrics']['rows'] > 70
     assert float((raw[0] - filled[0])[1].abs().max()) > 1, 'the padding matters'
     for one, other in zip(raw, actual, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-3 * float(one.abs().max()))

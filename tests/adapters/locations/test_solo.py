@@ -55,6 +55,8 @@ def test_instances_of_padded_pictures_are_those_of_mmdet(name: str) -> None:
         expected = named(adapter, adapter.final(raw, *inputs))
         evidence = adapter.evidence(raw, inputs[0], recorded)
         whole = named(adapter, adapter.final(raw, inputs[0]))
+        called = named(adapter, adapter(*adapter.inputs_of(picture((2, 3, 128, 160), 3, adapter))))
+    assert all(torch.equal(called[name], tensor) for name, tensor in expected.items())
     read = adapter.read(run_test_step_on(adapter, *inputs))
     result = compare_instances(expected, read, evidence, 1e-5)
     assert 'problem' not in result and result['beyond'] == 0 and result['metrics']['rows'] > 20, result
