@@ -14,7 +14,7 @@ from mmexport.errors import ConfigError
 from mmexport.inputs.synthetic import picture
 from mmexport.model.build import build_model
 from mmexport.patching import patched
-from mmexport.verification.test_step import run_test_step_on
+from mmexport.verification.test_step import run_test_step, run_test_step_on
 from tests.detectors import exported, seeded_detector, tiny_detector
 from tests.tiny import SHAPE
 
@@ -95,3 +95,24 @@ def test_a_file_of_queries_takes_the_sizes_of_padded_pictures(backend: str, tmp_
 def test_a_head_that_stretches_its_masks_over_the_padding_refuses_it() -> None:
     with pytest.raises(ConfigError, match='known for the tasks .*two stages.*, and this is detection'):
         build_adapter(build_model(tiny_detector('yolact')), img_shape=True)
+
+
+@pytest.mark.parametrize('img_shape', [False, True])
+def test_a_photograph_that_the_preprocessor_pads_is_masked_as_in_test_step(img_shape: bool) -> None:
+    """The file sees the padding as picture; the way to ``test_step`` tells the network where it begins."""
+    from mmdet.structures import DetDataSample
+    torch.manual_seed(0)
+    cfg = tiny_detector('dino')
+    cfg.model.data_preprocessor.pad_size_divisor = 32
+    adapter = build_adapter(build_model(cfg), img_shape=img_shape)
+    pixels = (torch.rand(3, 100, 130) * 255).to(torch.uint8)
+    meta = dict(img_shape=(100, 130), ori_shape=(100, 130), scale_factor=(1.0, 1.0))
+    packed = dict(inputs=pixels, data_samples=DetDataSample(metainfo=meta))
+    with torch.no_grad():
+        expected = adapter.read(run_test_step(adapter, packed))
+        image = adapter.model.data_preprocessor(dict(inputs=[pixels], data_samples=[packed['data_samples']]), False)['inputs']
+        assert image.shape[2:] == (128, 160)
+        outputs, _ = adapter.without_padding(adapter.raw(image), image, (100, 130), {}, {})
+        unaware = adapter.final(adapter.raw(image), image)
+    torch.testing.assert_close(outputs['boxes'], expected['boxes'], rtol=0, atol=1e-3)
+    assert float((unaware[0] - expected['boxes']).abs().max()) > 1
