@@ -1,7 +1,8 @@
 """Provide an adapter of a network of six weights, whose runs are counted and whose outputs a test may change."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,7 +31,14 @@ class Simple:
         self.raw_specs = [SPEC]
         self.specs = [SPEC] if outputs == 'raw' else [LABEL]
         self.runs: list[Tensor] = []
+        self.choices: tuple[str, ...] = ()
+        self.followed: Mapping[str, Tensor] = {}
         self.change: Callable[[Tensor, Tensor], Tensor] = lambda image, logits: logits
+
+    @contextmanager
+    def following(self, choices: Mapping[str, Tensor]) -> Iterator[None]:
+        assert not choices
+        yield
 
     def preprocess(self, image: Tensor) -> Tensor:
         return image

@@ -71,7 +71,7 @@ class ArtifactVerifier:
                             followed={**check.followed, **{sample.name: sample for sample in followed if sample.name in check.choices}},
                             moved={**check.moved, **moved(self.adapter, samples, check.choices)})
         # They are long lists, and what they were needed for is done.
-        check = replace(check, result={key: value for key, value in (check.result or {}).items() if key != 'choices'})
+        check = replace(check, result=check.result and {key: value for key, value in check.result.items() if key != 'choices'})
         if check.seconds is None:
             return check
         return replace(check, eager_s=typical_seconds(self.adapter, samples[0].image.to(self.device)))

@@ -21,7 +21,7 @@ SAMPLES = [Sample('traced', torch.zeros(1, 3, 64, 64), {}, {}, {})]
 @pytest.fixture
 def verifier(monkeypatch: pytest.MonkeyPatch) -> ArtifactVerifier:
     monkeypatch.setattr('mmexport.verification.verify_all.typical_seconds', lambda adapter, image: 2.0)
-    return ArtifactVerifier(SimpleNamespace(outputs='raw'), 1e-4, torch.device('cpu'), Progress(quiet=True))  # type: ignore[arg-type]
+    return ArtifactVerifier(SimpleNamespace(outputs='raw', choices=()), 1e-4, torch.device('cpu'), Progress(quiet=True))  # type: ignore[arg-type]
 
 
 def test_after_a_closer_look_only_what_failed_is_checked_again(verifier: ArtifactVerifier, tmp_path: Path,
