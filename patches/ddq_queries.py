@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mmexport.adapters.detection.boxes.candidates import rows_at
 from mmexport.errors import UnsupportedModelError
 from mmexport.ops.nms import first_kept
 from mmexport.ops.ranking import ranked
@@ -47,7 +48,7 @@ def pre_decoder(model: Any, memory: Tensor, memory_mask: Tensor | None, spatial_
     index, count = distinct(unactivated.sigmoid(), scores, torch.ones_like(scores, dtype=torch.bool), model.cache_dict['dqs_cfg'], limit)
     # Where fewer are distinct, upstream fills up with zeros, too.
     there = (torch.arange(limit, device=index.device) < count[:, None])[..., None]
-    query, reference = (torch.where(there, values.gather(1, index[..., None].expand(-1, -1, values.shape[2])), values.new_zeros(()))
+    query, reference = (torch.where(there, rows_at(values, index), values.new_zeros(()))
                         for values in (model.query_map(memory), unactivated))
     model.cache_dict['dis_query_info'] = [0, limit]
     return dict(query=query, memory=memory, reference_points=reference.sigmoid(), dn_mask=None), {}
@@ -105,6 +106,6 @@ def distinct(boxes: Tensor, scores: Tensor, candidates: Tensor, cfg: Any, limit:
     order = ranked(torch.where(candidates, scores, torch.full_like(scores, -1.0)))
     # mmcv moves boxes by their class, of which there is one: only the rounding changes.
     largest = torch.where(candidates[..., None], corners, torch.full_like(corners, float('-inf'))).amax(dim=(1, 2))
-    moved = corners.gather(1, order[..., None].expand(-1, -1, 4)) + (largest + 1)[:, None, None]
+    moved = rows_at(corners, order) + (largest + 1)[:, None, None]
     index, count = first_kept(moved, candidates.gather(1, order), float(cfg.get('iou_threshold', cfg.get('iou_thr'))), limit)
     return order.gather(1, index), count

@@ -1,4 +1,4 @@
-"""Tell decoders of queries where the pictures of a padded batch end."""
+"""Tell where the pictures of a padded batch end."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -60,6 +60,13 @@ def sizes_in(metas: Sequence[dict[str, Any]]) -> Tensor | None:
         return None
     return torch.tensor([[int(side) for side in shape[:2]] for shape in shapes])
 
+
+def inside(sizes: Tensor, height: Any, width: Any) -> Tensor:
+    """Return which pixels (N, height, width) lie within the height and the width (N, 2) of their picture."""
+    rows, columns = (torch.arange(side, device=sizes.device) for side in (height, width))
+    return (rows < sizes[:, :1])[:, :, None] & (columns < sizes[:, 1:])[:, None]
+
+
 def padding_masks(samples: Sequence[Any], feats: Sequence[Tensor]) -> list[Tensor | None]:
     """Return which places of each level are padding (N, h, w); None where pictures fill their input.
 
@@ -70,6 +77,5 @@ def padding_masks(samples: Sequence[Any], feats: Sequence[Tensor]) -> list[Tenso
     if sizes is None:
         return [None] * len(feats)
     sizes, outer = sizes.to(feats[0].device), metas[0]['batch_input_shape']
-    rows, columns = (torch.arange(side, device=feats[0].device) for side in getattr(outer, 'outer', outer))
-    beyond = (rows >= sizes[:, :1])[:, None, :, None] | (columns >= sizes[:, 1:])[:, None, None]
+    beyond = ~inside(sizes, *getattr(outer, 'outer', outer))[:, None]
     return [F.interpolate(beyond.to(feat), size=feat.shape[-2:])[:, 0].to(torch.bool) for feat in feats]

@@ -58,8 +58,9 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
         count = IMAGES_OF_QUERIES if hasattr(model, 'forward_transformer') else IMAGES
         images = _scenes(adapter, 7919 + seed, size, count)
         parts = images.split(max(1, count * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3])))
-        unseen = [picture((1, adapter.channels, *shape), 8111 + seed, adapter) for shape in (size, ODD) if _takes(adapter, shape)]
-        calibrate(model, lambda: [adapter.whole(part) for part in parts], generator, lambda: [adapter.whole(image) for image in unseen])
+        calibrate(model, lambda: [adapter.whole(part) for part in parts], generator,
+                  lambda: [adapter.whole(picture((1, adapter.channels, *shape), 8111 + seed, adapter))
+                           for shape in (size, ODD) if _takes(adapter, shape)])
         for head in query_heads(model):
             damp_branches(head)
             for varies_by in ATTEMPTS:

@@ -119,8 +119,7 @@ class Detection(Adapter):
         picture = image[..., :size[0], :size[1]]
         # Fewer where the model gives no masks.
         outputs = dict(zip((*NAMES, 'masks'), self.final(raw, picture), strict=False))
-        return tuple({name: tensor.cpu() for name, tensor in part.items()}  # type: ignore[return-value]
-                     for part in (outputs, self.evidence(raw, picture, {})))
+        return on_cpu(outputs), on_cpu(self.evidence(raw, picture, {}))
 
     @staticmethod
     def sizes_of(image: Tensor) -> Tensor:
@@ -151,6 +150,11 @@ class Detection(Adapter):
         outputs = {name: torch.stack([filled(rows[key].to(dtype), self.limit) for rows in predictions]) for name, key, dtype in (
             ('boxes', 'bboxes', torch.float32), ('scores', 'scores', torch.float32), ('labels', 'labels', torch.int64))}
         return {**outputs, 'num': torch.tensor([len(rows) for rows in predictions])}
+
+
+def on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Move `tensors` to the CPU."""
+    return {name: tensor.cpu() for name, tensor in tensors.items()}
 
 
 def filled(rows: Tensor, count: int) -> Tensor:

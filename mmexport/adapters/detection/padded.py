@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..base import Adapter
+from ..padding import inside
 from ..specs import IMAGE, InputSpec
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ class Padded(Detection):
         height, width = picture.shape[2:]
         sizes = torch.tensor([[height, width], [int(INSIDE * height), int(INSIDE * width)]], device=picture.device)
         sizes = sizes[torch.arange(picture.shape[0], device=picture.device) % 2]
-        rows, columns = torch.arange(height, device=picture.device), torch.arange(width, device=picture.device)
-        inside = (rows < sizes[:, :1])[:, None, :, None] & (columns < sizes[:, 1:])[:, None, None]
         # The data_preprocessor pads with zeros after it has normalised.
         padding = torch.zeros_like(picture)
-        return torch.where(inside, picture, self.preprocess.undo(padding) if self.preprocess.inside else padding), sizes
+        if self.preprocess.inside:
+            padding = self.preprocess.undo(padding)
+        return torch.where(inside(sizes, height, width)[:, None], picture, padding), sizes
 
     def test_data(self, *inputs: Tensor) -> dict[str, Any]:
         samples = self.data_samples(inputs[0])

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..padding import inside
+
 
 def pasted(masks: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
     """Return masks (K, h, w) of boxes (K, 4) in pixels as (K, height, width). A box without area has none."""
@@ -42,9 +44,7 @@ def decided(whole: Tensor, num: Tensor, sizes: Tensor | None) -> Tensor:
 
 def within(whole: Tensor, sizes: Tensor) -> Tensor:
     """Return `whole` (N, K, H, W) without what lies beyond height and width (N, 2) of each picture."""
-    rows, columns = (torch.arange(side, device=whole.device) for side in whole.shape[2:])
-    inside = (rows < sizes[:, :1])[:, :, None] & (columns < sizes[:, 1:])[:, None]
-    return whole & inside[:, None]
+    return whole & inside(sizes, whole.shape[2], whole.shape[3])[:, None]
 
 
 def read_masks(samples: list[Any], limit: int) -> Tensor:

@@ -19,7 +19,7 @@ from ..specs import OutputSpec
 from .boxes.candidates import rows_at
 from .boxes.decoders import owners
 from .boxes.evidence import score_slack
-from .detection import Detection
+from .detection import Detection, on_cpu
 from .selection import PLACES, selection, selects_places
 
 # Rows after the cut that are looked at.
@@ -92,8 +92,7 @@ class QueryDetection(Detection):
         sizes = image.new_tensor([size]).expand(image.shape[0], -1)
         raw, _ = self.run_within(image, sizes)
         outputs = dict(zip((*NAMES, 'masks'), self.kept_within(raw, sizes), strict=False))
-        return tuple({name: tensor.cpu() for name, tensor in part.items()}  # type: ignore[return-value]
-                     for part in (outputs, self.close_calls_within(raw, sizes)))
+        return on_cpu(outputs), on_cpu(self.close_calls_within(raw, sizes))
 
     def kept_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, ...]:
         boxes, scores, labels, _ = self.best(raw, sizes, self.limit)

@@ -16,7 +16,7 @@ from ...utils.override import override
 from ..base import Adapter
 from ..detection.boxes.candidates import best_pairs
 from ..detection.boxes.decoders import owner_of
-from ..detection.detection import Detection
+from ..detection.detection import Detection, on_cpu
 from ..detection.pasting import read_masks, within
 from ..panoptic.boxes import boxes_of
 from ..specs import OutputSpec
@@ -176,8 +176,7 @@ class SOLO(Detection):
                         evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         picture = image[..., :size[0], :size[1]]
         outputs = dict(zip((spec.name for spec in self.specs), self.final(raw, picture), strict=True))
-        return tuple({name: tensor.cpu() for name, tensor in part.items()}  # type: ignore[return-value]
-                     for part in (outputs, self.evidence(raw, picture, {})))
+        return on_cpu(outputs), on_cpu(self.evidence(raw, picture, {}))
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
         return evidence_of(self, raw, image, recorded.get('img_shape'))

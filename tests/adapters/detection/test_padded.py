@@ -1,6 +1,7 @@
 """Test detectors whose pictures are padded into one batch: ``img_shape`` tells where each ends, and boxes end there."""
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ def test_decoders_of_queries_mask_the_padding_as_test_step_does(name: str) -> No
     inputs = adapter.network_inputs(picture((3, 3, 128, 160), 1, adapter))
     with torch.no_grad():
         raw, recorded = adapter.run_with_evidence(*inputs)
-        outputs = dict(zip(NAMES, adapter.decide(raw, *inputs), strict=True))
+        outputs = dict(zip([spec.name for spec in adapter.specs], adapter.decide(raw, *inputs), strict=True))
         expected = adapter.read(run_test_step_on(adapter, *inputs))
         result = compare_detections(outputs, expected, adapter.evidence(raw, inputs[0], recorded), 1e-4)
         filled = adapter.raw(inputs[0], adapter.sizes_of(inputs[0]))
@@ -101,11 +102,10 @@ def test_a_head_that_stretches_its_masks_over_the_padding_refuses_it() -> None:
 def test_a_photograph_that_the_preprocessor_pads_is_masked_as_in_test_step(img_shape: bool) -> None:
     """The file sees the padding as picture; the way to ``test_step`` tells the network where it begins."""
     from mmdet.structures import DetDataSample
-    torch.manual_seed(0)
-    cfg = tiny_detector('dino')
-    cfg.model.data_preprocessor.pad_size_divisor = 32
-    adapter = build_adapter(build_model(cfg), img_shape=img_shape)
-    pixels = (torch.rand(3, 100, 130) * 255).to(torch.uint8)
+    model = copy.deepcopy(seeded_detector('dino'))
+    model.data_preprocessor.pad_size_divisor = 32
+    adapter = build_adapter(model, img_shape=img_shape)
+    pixels = (torch.rand(3, 100, 130, generator=torch.Generator().manual_seed(0)) * 255).to(torch.uint8)
     meta = dict(img_shape=(100, 130), ori_shape=(100, 130), scale_factor=(1.0, 1.0))
     packed = dict(inputs=pixels, data_samples=DetDataSample(metainfo=meta))
     with torch.no_grad():
