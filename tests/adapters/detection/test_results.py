@@ -40,7 +40,9 @@ def test_boxes_and_masks_are_those_of_predict(name: str) -> None:
         unsure = adapter.evidence(raw, image, {})['unsure']
     samples = adapter.data_samples(image)  # type: ignore[attr-defined]
     expected = expected_of(model, image, samples)
-    actual = instance_data(outputs, [sample.metainfo for sample in samples])
+    # Probabilities differ by rounding; those of a cascade are limited, see `MOST_CERTAIN`.
+    slack = 1e-3 if name.startswith('cascade') else 1e-5
+    actual, larger, smaller = (instance_data(outputs, [sample.metainfo for sample in samples], 0.5 + moved) for moved in (0, -slack, slack))
     for number, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
         sure = [row for row in range(len(ours)) if not unsure[number, row]]
         same = (overlaps(ours.bboxes, theirs.bboxes) > 0.99) & (ours.labels[:, None] == theirs.labels)
@@ -52,8 +54,10 @@ def test_boxes_and_masks_are_those_of_predict(name: str) -> None:
         assert ours.labels.dtype == theirs.labels.dtype
         if 'masks' in theirs:
             assert ours.masks.shape == (len(ours), *ORIGINAL) and ours.masks.dtype == torch.bool
-            wrong = sum(int((ours.masks[row] != theirs.masks[other]).sum()) for row, other in pairs)
-            assert wrong <= 1e-4 * sum(int(theirs.masks[other].sum()) for _, other in pairs)
+            for row, other in pairs:
+                assert not (smaller[number].masks[row] & ~theirs.masks[other]).any()
+                assert not (theirs.masks[other] & ~larger[number].masks[row]).any()
+            assert float((larger[number].masks & ~smaller[number].masks).float().sum()) < 0.03 * float(ours.masks.float().sum())
             assert float(ours.masks.float().mean()) > 0.01
 
 
