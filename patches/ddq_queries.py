@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmexport.adapters.detection.boxes.candidates import rows_at
 from mmexport.errors import UnsupportedModelError
-from mmexport.ops.nms import first_kept
-from mmexport.ops.ranking import ranked
+from mmexport.ops.nms import first_kept, moved_apart
+from mmexport.ops.ranking import ranked, rows_at
 from mmexport.ops.sigmoid import sigmoid
 from mmexport.patching import Environment, Patch
 from mmexport.registry import PATCHES
@@ -104,8 +103,8 @@ def distinct(boxes: Tensor, scores: Tensor, candidates: Tensor, cfg: Any, limit:
     corners = torch.cat([centre - 0.5 * size, centre + 0.5 * size], dim=2)
     # Places in padding are all alike: which of them comes first decides.
     order = ranked(torch.where(candidates, scores, torch.full_like(scores, -1.0)))
-    # mmcv moves boxes by their class, of which there is one: only the rounding changes.
-    largest = torch.where(candidates[..., None], corners, torch.full_like(corners, float('-inf'))).amax(dim=(1, 2))
-    moved = rows_at(corners, order) + (largest + 1)[:, None, None]
-    index, count = first_kept(moved, candidates.gather(1, order), float(cfg.get('iou_threshold', cfg.get('iou_thr'))), limit)
+    # Upstream gives all of them the class 1: only the rounding changes.
+    moved = moved_apart(corners, torch.ones_like(order), candidates)
+    threshold = float(cfg.get('iou_threshold', cfg.get('iou_thr')))
+    index, count = first_kept(rows_at(moved, order), candidates.gather(1, order), threshold, limit)
     return order.gather(1, index), count

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmexport.adapters.padding import padding_masks
+from mmexport.ops.padding import padding_masks
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mmexport.ops.op import with_forms
-from mmexport.ops.ranking import ranked
+from mmexport.ops.ranking import ranked, rows_at
 
 # A thousand scores of ten values.
 SCORES = torch.randint(0, 10, (2, 1000), generator=torch.Generator().manual_seed(0)).float()
@@ -33,3 +33,9 @@ def test_onnx_ranks_so_too(tmp_path: Path, dynamo: bool) -> None:
         torch.onnx.export(Ranking(), (SCORES,), tmp_path / 'model.onnx', dynamo=dynamo, input_names=['scores'], verbose=False)
     session = onnxruntime.InferenceSession(tmp_path / 'model.onnx', providers=['CPUExecutionProvider'])
     assert torch.equal(torch.from_numpy(session.run(None, {'scores': SCORES.numpy()})[0]), EXPECTED)
+
+
+def test_rows_follow_their_order() -> None:
+    rows = SCORES[..., None] * torch.tensor([1.0, -1.0])
+    expected = torch.stack([row[order] for row, order in zip(rows, EXPECTED, strict=True)])
+    assert torch.equal(rows_at(rows, EXPECTED), expected)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ...ops.padding import inside
 from ..base import Adapter
-from ..padding import inside
 from ..specs import IMAGE, InputSpec
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..padding import inside
+from ...ops.padding import inside
 
 
 def pasted(masks: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:

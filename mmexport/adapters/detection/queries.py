@@ -9,14 +9,13 @@ from torch import Tensor, nn
 
 from ...checker.kinds.detections import NAMES
 from ...errors import UnsupportedModelError
+from ...ops.ranking import rows_at
 from ...ops.sigmoid import sigmoid
 from ...registry import ADAPTERS
 from ...utils.override import override
 from ..base import Adapter
-from ..image_metas import image_metas
-from ..padding import padded_metas
+from ..image_metas import image_metas, padded_metas
 from ..specs import OutputSpec
-from .boxes.candidates import rows_at
 from .boxes.decoders import owners
 from .boxes.evidence import score_slack
 from .detection import Detection, on_cpu

@@ -1,7 +1,7 @@
-"""Rank scores, ties by the lower index, in the way that each format has."""
+"""Rank scores, ties by the lower index, in the way that each format has; take rows in that order."""
 from ..op import Op, register
-from .forms import ranked
+from .forms import ranked, rows_at
 
-__all__ = ['ranked']
+__all__ = ['ranked', 'rows_at']
 
 register(Op('ranking', default='stable', takes={'onnx': 'plain'}))

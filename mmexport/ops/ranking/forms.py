@@ -14,3 +14,8 @@ def ranked(scores: Tensor) -> Tensor:
     if form_of('ranking') == 'plain':
         return scores.sort(dim=1, descending=True).indices
     return scores.sort(dim=1, descending=True, stable=True).indices
+
+
+def rows_at(values: Tensor, index: Tensor) -> Tensor:
+    """Return the rows `index` (N, K) of `values` (N, P, D) -> (N, K, D)."""
+    return values.gather(1, index.unsqueeze(2).expand(-1, -1, values.shape[2]))

@@ -50,11 +50,6 @@ def best_positions(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return index.clamp(max=scores.shape[1] - 1), index < scores.shape[1]
 
 
-def rows_at(values: Tensor, place: Tensor) -> Tensor:
-    """Return the rows `place` (N, K) of `values` (N, P, D) -> (N, K, D)."""
-    return values.gather(1, place.unsqueeze(2).expand(-1, -1, values.shape[2]))
-
-
 def joined(levels: list[Candidates]) -> Candidates:
     """Return the candidates of all levels as one list."""
     return Candidates(*(torch.cat(parts, dim=1) for parts in zip(*levels, strict=True)))

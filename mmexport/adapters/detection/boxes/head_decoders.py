@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ....ops.ranking import rows_at
 from ....ops.sigmoid import sigmoid
-from .candidates import Candidates, best_pairs, joined, rows_at
+from .candidates import Candidates, best_pairs, joined
 from .dense import Maps, by_level, clipped, decoded, priors_of, rows_of
 
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from ....errors import UnsupportedModelError
-from ....ops.nms import first_kept
-from .candidates import Candidates, rows_at
+from ....ops.nms import first_kept, moved_apart
+from ....ops.ranking import ranked, rows_at
+from .candidates import Candidates
 
 # Rows of a head without a limit, as YOLOX.
 ROWS = 300
@@ -39,8 +40,6 @@ def sorted_candidates(candidates: Candidates, cfg: Mapping[str, Any]) -> tuple[C
     """Return the candidates by descending score, those that do not count last.
 
     Then the boxes (N, M, 4) that are compared, and where each candidate was before (N, M).
-
-    Boxes of different classes are moved apart with mmcv's own arithmetic, because its rounding decides close calls.
     """
     boxes, scores, labels, valid = candidates
     if int(cfg.get('min_bbox_size', -1)) >= 0:
@@ -48,12 +47,10 @@ def sorted_candidates(candidates: Candidates, cfg: Mapping[str, Any]) -> tuple[C
         valid = valid & (sides > cfg['min_bbox_size']).all(dim=2)
     threshold = float(cfg['nms'].get('score_threshold', 0))
     compared = valid & (scores > threshold) if threshold > 0 else valid
-    order = torch.where(compared, scores, torch.full_like(scores, -1.0)).sort(dim=1, descending=True).indices
-    largest = torch.where(valid.unsqueeze(2), boxes, torch.full_like(boxes, float('-inf'))).amax(dim=(1, 2))
-    largest = torch.where(valid.any(dim=1), largest, torch.zeros_like(largest))
-    boxes, labels = rows_at(boxes, order), labels.gather(1, order)
-    moved = boxes if cfg['nms'].get('class_agnostic', False) else boxes + (labels.to(boxes) * (largest + 1)[:, None])[..., None]
-    return Candidates(boxes, scores.gather(1, order), labels, compared.gather(1, order)), moved, order
+    moved = boxes if cfg['nms'].get('class_agnostic', False) else moved_apart(boxes, labels, valid)
+    order = ranked(torch.where(compared, scores, torch.full_like(scores, -1.0)))
+    ordered = Candidates(rows_at(boxes, order), scores.gather(1, order), labels.gather(1, order), compared.gather(1, order))
+    return ordered, rows_at(moved, order), order
 
 
 def kept(candidates: Candidates, cfg: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from ....errors import UnsupportedModelError
+from ....ops.ranking import rows_at
 from ...base import Adapter
 from ...specs import LOGIT_TOLERANCE, STEEPEST, OutputSpec
-from ..boxes.candidates import Candidates, rows_at
+from ..boxes.candidates import Candidates
 from ..boxes.decoders import owner_of
 from ..boxes.dense import decoded, rows_of, with_places
 from ..boxes.suppression import check_suppression, places_kept, rows_kept

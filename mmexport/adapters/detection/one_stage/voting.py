@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from ....errors import UnsupportedModelError
 from ....ops.nms.forms import pairwise
+from ....ops.ranking import rows_at
 from ....ops.sigmoid import sigmoid
 from ....registry import ADAPTERS
 from ...specs import LOGIT_TOLERANCE
-from ..boxes.candidates import Candidates, best_positions, rows_at
+from ..boxes.candidates import Candidates, best_positions
 from ..boxes.decoders import owner_of, owners
 from ..boxes.dense import decoded, priors_of, rows_of
 from ..boxes.evidence import close_calls, score_slack

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....errors import UnsupportedModelError
+from ....ops.ranking import rows_at
 from ....ops.sigmoid import sigmoid
 from ....registry import ADAPTERS
 from ...base import Adapter
 from ...specs import LOGIT_TOLERANCE, STEEPEST, OutputSpec
 from ..boxes import fast_nms
-from ..boxes.candidates import Candidates, best_positions, rows_at
+from ..boxes.candidates import Candidates, best_positions
 from ..boxes.decoders import check_owners
 from ..boxes.dense import decoded, priors_of, rows_of
 from ..boxes.evidence import close_calls, score_slack

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ....ops.ranking import rows_at
 from ....registry import ADAPTERS
 from ...specs import OutputSpec
-from ..boxes.candidates import rows_at
 from ..boxes.decoders import check_owners
 from ..boxes.dense import decoded
 from ..queries import QueryDetection

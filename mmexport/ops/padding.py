@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .image_metas import Metas, image_metas
-
 
 class PaddedSize(Sequence[int]):
     """Hold the size of one picture of a padded batch. It is read from its tensor only if it is asked for.
@@ -39,14 +37,6 @@ class PaddedSize(Sequence[int]):
 
     def __deepcopy__(self, memo: Any) -> PaddedSize:
         return self
-
-
-def padded_metas(image: Tensor, sizes: Tensor) -> list[dict[str, Any]]:
-    """Return metas of pictures that are smaller than their input, by height and width (N, 2)."""
-    outer = PaddedSize(sizes, image.shape[2:], None)
-    return Metas({**meta, 'batch_input_shape': outer, 'pad_shape': outer,
-                  **dict.fromkeys(('img_shape', 'ori_shape'), PaddedSize(sizes, image.shape[2:], index))}
-                 for index, meta in enumerate(image_metas(image)))
 
 
 def sizes_in(metas: Sequence[dict[str, Any]]) -> Tensor | None:
