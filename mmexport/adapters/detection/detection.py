@@ -15,7 +15,7 @@ from ..image_metas import image_metas
 from ..specs import OutputSpec
 from .boxes.decoders import METHODS, decoder_of, owners
 from .boxes.evidence import close_calls, scale_of
-from .boxes.suppression import check_suppression, kept, limit_of
+from .boxes.suppression import GREEDY, SOFT, check_suppression, kept, limit_of
 
 # Detections and classes that seeded weights give on each scene.
 ROWS, CLASSES = 20, 5
@@ -55,7 +55,7 @@ class Detection(Adapter):
         if decoder_of(self.head) is None:
             raise UnsupportedModelError(f'{type(self.head).__name__} decodes by its own {", ".join(METHODS)} (of '
                                         f'{", ".join(owners(self.head))}), which mmexport does not know: use --outputs raw')
-        check_suppression(self.head.test_cfg)
+        check_suppression(self.head.test_cfg, GREEDY, SOFT)
 
     def _part(self, name: str) -> Any:
         return getattr(self.model, name)

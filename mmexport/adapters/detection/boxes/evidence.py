@@ -16,7 +16,8 @@ from ....ops.nms.forms import first_kept
 from ...specs import LOGIT_TOLERANCE
 from .candidates import Candidates
 from .overlapping import ROUNDING, overlapping
-from .suppression import limit_of, places_kept, sorted_candidates, threshold_of
+from .soft_evidence import soft_close_calls
+from .suppression import Kept, limit_of, places_kept, soft_settings, sorted_candidates, threshold_of
 
 # Candidates beyond the rows that are looked at.
 BEYOND = 16
@@ -25,7 +26,7 @@ SCORE_ROUNDING = 3e-7
 
 
 def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float | Tensor, may_be_removed: Tensor | None = None,
-                may_be_added: Tensor | None = None, expected: tuple[Tensor, Tensor] | None = None) -> dict[str, Tensor]:
+                may_be_added: Tensor | None = None, expected: tuple[Tensor, ...] | None = None) -> dict[str, Tensor]:
     """Return which rows rounding may remove, and which it may add.
 
     They are `unsure` (N, K), of the expected rows, and `maybe` (N, J, 6), of others: x1 y1 x2 y2, score, label. A label of -1 fills up.
@@ -39,8 +40,10 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float | T
     limit = limit_of(cfg)
     none = torch.zeros_like(candidates.valid)
     may_be_removed, may_be_added = none if may_be_removed is None else may_be_removed, none if may_be_added is None else may_be_added
-    index, num = expected or places_kept(candidates, cfg)
+    index, num, *_ = chosen = expected or places_kept(candidates, cfg)
     slacks = score_slack(candidates.scores, scale)
+    if soft := soft_settings(cfg):
+        return soft_close_calls(candidates, cfg, soft, slacks, may_be_removed, may_be_added, Kept(*chosen))
     # A score a little under the threshold may be over it in a file.
     wide = candidates._replace(valid=candidates.scores + slacks >= float(cfg.get('score_thr', 0)))
     ordered, moved, places = sorted_candidates(wide, cfg)

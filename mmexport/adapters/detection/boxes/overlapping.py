@@ -73,15 +73,19 @@ def _compared(boxes: Tensor, scores: Tensor, slack: Tensor, valid: Tensor, block
               limits: tuple[float, float, float]) -> tuple[Any, ...]:
     """Return the pairs of `block` and `others` that matter: the place of one, and what `Overlapping` has of the other."""
     threshold, offset, moved = limits
-    sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0)
-    half_perimeters, areas = sides.sum(dim=1), sides.prod(dim=1)
     overlap = pairwise(boxes[None, block], boxes[None, others], boxes.new_tensor(offset))[0]
-    # By how much the overlap changes where the sides of both do.
-    close = CLOSE + 4 * moved * torch.minimum(half_perimeters[block, None], half_perimeters[others]) / torch.maximum(
-        areas[block, None], areas[others]).clamp(min=moved ** 2)
+    close = slack_of_overlaps(boxes[block], boxes[others], moved)
     one, other = ((overlap > threshold - close) & (block[:, None] != others)).nonzero().unbind(dim=1)
     overlap, close, row, index = overlap[one, other], close[one, other], block[one], others[other]
     near = (scores[row] - scores[index]).abs() <= slack[row] + slack[index]
     pairs = (row, index, overlap > threshold, (overlap > threshold + close) & ~near, near, (overlap - threshold).abs() < close,
              valid[index])
     return tuple(part.numpy() for part in pairs)
+
+
+def slack_of_overlaps(boxes: Tensor, others: Tensor, moved: float) -> Tensor:
+    """Return by how much the overlaps (A, B) change where the sides of both boxes do."""
+    sides, other_sides = ((part[:, 2:] - part[:, :2]).clamp(min=0) for part in (boxes, others))
+    half_perimeters = torch.minimum(sides.sum(dim=1)[:, None], other_sides.sum(dim=1))
+    areas = torch.maximum(sides.prod(dim=1)[:, None], other_sides.prod(dim=1))
+    return CLOSE + 4 * moved * half_perimeters / areas.clamp(min=moved ** 2)

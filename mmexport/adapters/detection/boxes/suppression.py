@@ -1,11 +1,11 @@
-"""Remove overlapping candidates: mmcv's ``batched_nms`` for a batch.
+"""Remove overlapping candidates, or lower their scores: mmcv's ``batched_nms`` for a batch.
 
 Every picture gets as many rows; those that nothing fills are zero.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,17 +13,48 @@ from torch import Tensor
 from ....errors import UnsupportedModelError
 from ....ops.nms import first_kept, moved_apart
 from ....ops.ranking import ranked, rows_at
+from ....ops.soft_nms import METHODS, SoftNms, softly_kept
 from .candidates import Candidates
 
 # Rows of a head without a limit, as YOLOX.
 ROWS = 300
+GREEDY, SOFT = 'nms', 'soft_nms'
 
 
-def check_suppression(cfg: Mapping[str, Any]) -> None:
-    """Raise if ``test_cfg`` asks for a suppression that is not written here."""
+class Kept(NamedTuple):
+    """Hold which candidates stay."""
+
+    places: Tensor
+    """(N, K), the best first."""
+    num: Tensor
+    """(N,), how many they are."""
+    scores: Tensor
+    """(N, K), as suppression leaves them."""
+
+
+def check_suppression(cfg: Mapping[str, Any], *kinds: str) -> None:
+    """Raise if ``test_cfg`` asks for a suppression that is none of `kinds`."""
     kind = (cfg.get('nms') or {}).get('type', 'none')
-    if kind != 'nms':
-        raise UnsupportedModelError(f'test_cfg.nms has the type {kind!r}: only nms is supported yet; use --outputs raw')
+    if kind not in kinds:
+        raise UnsupportedModelError(f'test_cfg.nms has the type {kind!r}, and mmexport knows {" and ".join(kinds)} of this head: use '
+                                    '--outputs raw')
+    if kind == SOFT:
+        soft_settings(cfg)
+
+
+def soft_settings(cfg: Mapping[str, Any]) -> SoftNms | None:
+    """Return how Soft-NMS lowers scores; None if the config asks for another suppression."""
+    if cfg['nms'].get('type', GREEDY) != SOFT:
+        return None
+    given = {key: value for key, value in cfg['nms'].items() if key not in ('type', 'class_agnostic', 'split_thr')}
+    if 'iou_thr' in given:
+        given['iou_threshold'] = given.pop('iou_thr')
+    if unknown := given.keys() - {*SoftNms._fields}:
+        raise UnsupportedModelError(f'test_cfg.nms has {", ".join(sorted(unknown))}, which mmcv\'s soft_nms does not take')
+    method = str(given.get('method', METHODS[SoftNms().method]))
+    if method not in METHODS:
+        raise UnsupportedModelError(f'test_cfg.nms has the method {method!r}; mmcv knows {", ".join(METHODS)}')
+    return SoftNms(**{**given, 'method': METHODS.index(method)})
 
 
 def limit_of(cfg: Mapping[str, Any]) -> int:
@@ -55,18 +86,22 @@ def sorted_candidates(candidates: Candidates, cfg: Mapping[str, Any]) -> tuple[C
 
 def kept(candidates: Candidates, cfg: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return `boxes` (N, K, 4), `scores` (N, K), `labels` (N, K) of the best boxes that stay, and `num` (N,); other rows are zero."""
-    return rows_kept(candidates, *places_kept(candidates, cfg))
+    return rows_kept(candidates, places_kept(candidates, cfg))
 
 
-def rows_kept(candidates: Candidates, index: Tensor, num: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def rows_kept(candidates: Candidates, chosen: Kept) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return what `kept` does, given what `places_kept` does."""
+    index, num, scores = chosen
     counts = torch.arange(index.shape[1], device=index.device) < num[:, None]
-    boxes, scores, labels = rows_at(candidates.boxes, index), candidates.scores.gather(1, index), candidates.labels.gather(1, index)
-    return boxes * counts[..., None], scores * counts, labels * counts, num
+    return rows_at(candidates.boxes, index) * counts[..., None], scores * counts, candidates.labels.gather(1, index) * counts, num
 
 
-def places_kept(candidates: Candidates, cfg: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return which candidates stay (N, K), the best first, and how many they are (N,)."""
+def places_kept(candidates: Candidates, cfg: Mapping[str, Any]) -> Kept:
+    """Return which candidates stay."""
     ordered, moved, places = sorted_candidates(candidates, cfg)
+    if soft := soft_settings(cfg):
+        index, scores, num = softly_kept(moved, ordered.scores, ordered.valid, soft, limit_of(cfg))
+        return Kept(places.gather(1, index), num, scores)
     index, num = first_kept(moved, ordered.valid, threshold_of(cfg), limit_of(cfg), int(cfg['nms'].get('offset', 0)))
-    return places.gather(1, index), num
+    index = places.gather(1, index)
+    return Kept(index, num, candidates.scores.gather(1, index))

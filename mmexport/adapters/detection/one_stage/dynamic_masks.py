@@ -18,7 +18,7 @@ from ...specs import LOGIT_TOLERANCE, STEEPEST, OutputSpec
 from ..boxes.candidates import Candidates
 from ..boxes.decoders import owner_of
 from ..boxes.dense import decoded, rows_of, with_places
-from ..boxes.suppression import check_suppression, places_kept, rows_kept
+from ..boxes.suppression import GREEDY, check_suppression, places_kept, rows_kept
 from ..detection import Detection
 from ..pasting import decided, read_masks
 
@@ -46,7 +46,7 @@ class DynamicMasks(Detection):
                 if (owner := owner_of(head, name)) != known:
                     raise UnsupportedModelError(f'{type(head).__name__} decides by a {name} of {owner}, which mmexport does not know: use '
                                                 '--outputs raw')
-        check_suppression(self.head.test_cfg)
+        check_suppression(self.head.test_cfg, GREEDY)
 
     @property
     def layers(self) -> list[tuple[int, int]]:
@@ -98,14 +98,14 @@ class DynamicMasks(Detection):
     def rows_and_logits(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         """Return the rows of `Detection`, and the logits of their masks (N, K, h, w)."""
         candidates, places = self._with_places(raw, sizes)
-        index, num = places_kept(candidates, self.head.test_cfg)
+        chosen = places_kept(candidates, self.head.test_cfg)
         maps, features = self._grouped(raw)
-        place = places.gather(1, index)
+        place = places.gather(1, chosen.places)
         count = sum(weights + biases for weights, biases in zip(self.mask_part.weight_nums, self.mask_part.bias_nums, strict=True))
         kernels = rows_at(torch.cat([rows_of(level, count) for level in maps[-1]], dim=1), place)
         priors = torch.cat(self.head.prior_generator.grid_priors([level.shape[2:] for level in maps[0]], dtype=kernels.dtype,
                                                                  device=kernels.device, with_stride=True))[place]
-        return rows_kept(candidates, index, num), self._logits(features, priors[..., :2], self.reach_of(priors[..., 2]), kernels)
+        return rows_kept(candidates, chosen), self._logits(features, priors[..., :2], self.reach_of(priors[..., 2]), kernels)
 
     def _logits(self, features: Tensor, points: Tensor, reach: Tensor, kernels: Tensor) -> Tensor:
         """Run the network of each row on the map of features (N, C, h, w) and on coordinates relative to `points` (N, K, 2)."""

@@ -16,7 +16,7 @@ from ..boxes.candidates import Candidates, best_positions
 from ..boxes.decoders import owner_of, owners
 from ..boxes.dense import decoded, priors_of, rows_of
 from ..boxes.evidence import close_calls, score_slack
-from ..boxes.suppression import check_suppression, kept, places_kept, rows_kept
+from ..boxes.suppression import GREEDY, check_suppression, kept, places_kept, rows_kept
 from ..detection import Detection
 
 HEAD = 'PAAHead'
@@ -44,7 +44,7 @@ class VotingDetection(Detection):
         if any(name != HEAD for name in classes):
             raise UnsupportedModelError(f'{type(self.head).__name__} decodes by methods of {", ".join(classes)}, and mmexport knows those '
                                         f'of {HEAD} alone: use --outputs raw')
-        check_suppression(self.head.test_cfg)
+        check_suppression(self.head.test_cfg, GREEDY)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class VotingDetection(Detection):
         doubts = close_calls(candidates, self.settings, scale, expected=places)
         if not self.head.with_score_voting:
             return doubts
-        rows, _, labels, _ = rows_kept(candidates, *places)
+        rows, _, labels, _ = rows_kept(candidates, places)
         threshold, slack = float(self.head.test_cfg['score_thr']), float(score_slack(scores, scale).max())
         most, fewest = (_voted(rows, labels, boxes, scores, threshold + sign * slack) for sign in (-1, 1))
         moved = (most - fewest).abs().amax(dim=2) > LOGIT_TOLERANCE * boxes.abs().max()

@@ -12,7 +12,7 @@ from ...base import Adapter
 from ..boxes.candidates import Candidates
 from ..boxes.decoders import check_owners, owners
 from ..boxes.evidence import close_calls, scale_of
-from ..boxes.suppression import check_suppression, kept, limit_of, places_kept
+from ..boxes.suppression import GREEDY, SOFT, check_suppression, kept, limit_of, places_kept
 from . import grid, masks
 from .mask_evidence import with_masks
 from .points import has_points
@@ -77,8 +77,8 @@ class TwoStage(RoiMasks):
             parts.append((roi_head.grid_head, grid.METHODS, grid.HEADS))
         for part, methods, known in parts:
             check_owners(part, methods, known)
-        check_suppression(rpn.test_cfg)
-        check_suppression(roi_head.test_cfg)
+        check_suppression(rpn.test_cfg, GREEDY)
+        check_suppression(roi_head.test_cfg, GREEDY, SOFT)
 
     @property
     def head(self) -> Any:
