@@ -59,6 +59,9 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     refuse_foreign(folder, manifest, trust, runner_of(manifest))
     if schema_of(manifest) < SCHEMA:
         result['older'] = f'its manifest has schema {schema_of(manifest)}, which declares no ranges of sizes: only its samples are checked'
+    if hidden := [name for name in manifest.get('choices', []) if name not in {spec['name'] for spec in manifest['outputs']}]:
+        result['chooses'] = (f'the file computes from {", ".join(hidden)}, which ties of scores decide and it does not give: a right file '
+                             'can differ on another machine than the one it was exported on. Export it there: that check follows choices')
     samples, extra = read_samples(samples_file)
     if not samples:
         raise ValueError(f'{samples_file} holds no sample: there is nothing to compare with')

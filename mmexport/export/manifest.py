@@ -56,7 +56,7 @@ def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], vers
     return dict(
         mmexport=SCHEMA, task=adapter.task, outputs_of=adapter.outputs,
         inputs=[_described(spec, tensor, guard) for spec, tensor in zip(adapter.input_specs, adapter.inputs_of(example), strict=True)],
-        outputs=[spec.as_dict() for spec in adapter.specs],
+        outputs=[spec.as_dict() for spec in adapter.specs], choices=list(adapter.choices),
         num_classes=adapter.num_classes, classes=adapter.classes, palette=meta.get('palette'),
         preprocessing={**adapter.preprocess.describe(), 'resize': resize_rule(cfg)}, **adapter.notes(),
         config=Path(str(cfg.filename)).name, checkpoint=None if checkpoint is None else Path(checkpoint).name,

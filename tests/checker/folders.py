@@ -51,9 +51,9 @@ class Lending(nn.Module):
         return self.answer.copy_(torch.cat([image * 2, image.flip(-1)], dim=1))
 
 
-def folder_of(module: nn.Module, folder: Path) -> Path:
+def folder_of(module: nn.Module, folder: Path, **others: Any) -> Path:
     torch.jit.save(torch.jit.script(module), str(folder / 'model.pt'))
-    Artifact('torchscript', folder / 'model.pt', dict(outputs=SPECS, num_classes=6, backend='torchscript')).write_manifest()
+    Artifact('torchscript', folder / 'model.pt', dict(outputs=SPECS, num_classes=6, backend='torchscript', **others)).write_manifest()
     samples = []
     for seed in range(2):
         image = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(seed))

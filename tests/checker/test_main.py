@@ -41,6 +41,15 @@ def test_a_missing_runtime_is_no_failed_file(tmp_path: Path, monkeypatch: pytest
     assert 'cannot be checked: onnxruntime is not installed here' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(('module', 'choices', 'told'), [(Remembering(), ['places'], True), (Remembering(), [], False),
+                                                         (Sound(), ['places'], False), (Remembering(), ['logits'], False)])
+def test_choice_that_a_file_does_not_give_is_told_where_it_fails(module: torch.nn.Module, choices: list[str], told: bool, tmp_path: Path,
+                                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(folder_of(module, tmp_path, choices=choices))])
+    words = ' '.join(capsys.readouterr().out.split())
+    assert ('computes from places, which ties of scores decide' in words) == told
+
+
 def test_file_changed_after_check_is_not_delivered(tmp_path: Path) -> None:
     folder = folder_of(Sound(), tmp_path)
     artifact = Artifact.read(folder)
