@@ -3,7 +3,9 @@
     python benchmarks/detectors.py --out benchmarks/results/detectors.json
     python benchmarks/detectors.py --names retinanet --again
     python benchmarks/detectors.py --formats torchscript --out benchmarks/results/detectors_compiled.json
-The last, with compiled mmcv, has the same files judged by mmcv's own kernels: `make test-compiled`.
+    python benchmarks/detectors.py --img-shape --formats torchscript onnx --names atss detr
+The third, with compiled mmcv, has the same files judged by mmcv's own kernels: `make test-compiled`. With --img-shape a file has the sizes
+of the pictures as second input, every second picture of a batch has padding, and the results are those of detectors_padded.json.
 """
 from __future__ import annotations
 
@@ -21,8 +23,7 @@ from typing import Any
 from common import COMMIT, ROOT, quiet, write
 
 FORMATS = ('torchscript', 'onnx', 'torch_export', 'openvino')
-RESULTS = ROOT / 'benchmarks' / 'results' / 'detectors.json'
-MARK = re.compile(r'<!-- detectors -->\n.*?<!-- /detectors -->', re.S)
+RESULTS, PADDED = (ROOT / 'benchmarks' / 'results' / f'{name}.json' for name in ('detectors', 'detectors_padded'))
 
 
 def main() -> int:
@@ -30,23 +31,24 @@ def main() -> int:
     quiet()
     from tests.detectors import ALL
     if args.one:
-        print(json.dumps(run(args.one, args.formats)))
+        print(json.dumps(run(args.one, args.formats, args.img_shape)))
         return 0
-    rows: dict[str, Any] = {row['name']: row for row in json.loads(args.out.read_text())['rows']} if args.out.is_file() else {}
+    out = args.out or (PADDED if args.img_shape else RESULTS)
+    rows: dict[str, Any] = {row['name']: row for row in json.loads(out.read_text())['rows']} if out.is_file() else {}
     known = [*ALL]
     for name in args.names or known:
         if name not in rows or args.again:
-            rows[name] = apart(name, args.formats, args.limit)
+            rows[name] = apart(name, args.formats, args.limit, args.img_shape)
             print(name, json.dumps(rows[name]), flush=True)
-            write(args.out, [rows[each] for each in known if each in rows], limit_s=args.limit, small=True,
+            write(out, [rows[each] for each in known if each in rows], limit_s=args.limit, small=True,
                   **({} if args.formats == list(FORMATS) else dict(formats=args.formats)))
-    if args.out.resolve() == RESULTS:
-        document([rows[each] for each in known if each in rows])
+    if out.resolve() in (RESULTS, PADDED):
+        document([rows[each] for each in known if each in rows], out.stem)
     return 0 if all(result == 'PASS' for row in rows.values() for result in row.get('formats', {'none': 'no result'}).values()) else 1
 
 
-def document(rows: list[dict[str, Any]]) -> None:
-    """Write the table of docs/tasks.md."""
+def document(rows: list[dict[str, Any]], name: str) -> None:
+    """Write the table of docs/tasks.md that has the name of its results."""
     lines = ['| config of mmdet | ' + ' | '.join(FORMATS) + ' | detections in a picture or batch |', '|---' * (len(FORMATS) + 2) + '|']
     for row in rows:
         cells = [row.get('formats', {}).get(kind, row.get('reason', 'not run')).partition(':')[0] for kind in FORMATS]
@@ -58,9 +60,9 @@ def document(rows: list[dict[str, Any]]) -> None:
             if result != 'PASS':
                 failing.setdefault(result.removeprefix('FAIL: '), []).append(kind)
         lines += [f"* {row['config']}, {', '.join(kinds)}: {reason}" for reason, kinds in failing.items()]
-    text = '<!-- detectors -->\n' + '\n'.join(lines) + '\n<!-- /detectors -->'
+    text = f'<!-- {name} -->\n' + '\n'.join(lines) + f'\n<!-- /{name} -->'
     page = ROOT / 'docs' / 'tasks.md'
-    page.write_text(MARK.sub(lambda match: text, page.read_text()))
+    page.write_text(re.sub(f'<!-- {name} -->\n.*?<!-- /{name} -->', lambda match: text, page.read_text(), flags=re.S))
 
 
 def parse() -> argparse.Namespace:
@@ -69,17 +71,19 @@ def parse() -> argparse.Namespace:
     parser.add_argument('--formats', nargs='+', default=list(FORMATS), choices=FORMATS)
     parser.add_argument('--again', action='store_true', help='run rows again that have a result')
     parser.add_argument('--limit', type=int, default=900, help='seconds for a detector, all formats together')
+    parser.add_argument('--img-shape', action='store_true', help='export.inputs.img_shape')
     parser.add_argument('--one', help=argparse.SUPPRESS)
-    parser.add_argument('--out', type=Path, default=RESULTS)
+    parser.add_argument('--out', type=Path)
     return parser.parse_args()
 
 
-def apart(name: str, formats: list[str], limit: int) -> dict[str, Any]:
+def apart(name: str, formats: list[str], limit: int, img_shape: bool) -> dict[str, Any]:
     """Return the row of one detector, from a process of its own."""
     started = time.perf_counter()
     try:
-        done = subprocess.run([sys.executable, '-W', 'ignore', __file__, '--one', name, '--formats', *formats], capture_output=True,
-                              text=True, timeout=limit, check=False, env={**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1'})
+        done = subprocess.run([sys.executable, '-W', 'ignore', __file__, '--one', name, '--formats', *formats,
+                               *(['--img-shape'] if img_shape else [])], capture_output=True, text=True, timeout=limit, check=False,
+                              env={**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1'})
     except subprocess.TimeoutExpired:
         return dict(name=name, reason=f'no result within {limit} s', commit=COMMIT)
     facts = dict(name=name, seconds=round(time.perf_counter() - started), commit=COMMIT)
@@ -89,14 +93,17 @@ def apart(name: str, formats: list[str], limit: int) -> dict[str, Any]:
         return {**facts, 'reason': (done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1][:300]}
 
 
-def run(name: str, kinds: list[str]) -> dict[str, Any]:
+def run(name: str, kinds: list[str], img_shape: bool) -> dict[str, Any]:
     """Return ``PASS`` or the reason by format, how many detections were compared, and mmexport's kernels that eager ran on."""
     from matrix_row import judged
 
     from mmexport import Exporter
     from tests.detectors import ALL, seeded_detector, tiny_detector
     with tempfile.TemporaryDirectory() as folder:
-        report, = Exporter(tiny_detector(name, backends=kinds), None, folder, model=seeded_detector(name), diagnose=False).run()
+        cfg = tiny_detector(name, backends=kinds)
+        if img_shape:
+            cfg.export.inputs.img_shape = True
+        report, = Exporter(cfg, None, folder, model=seeded_detector(name), diagnose=False).run()
         compared = [row.metrics['rows'] for check in report.checks for row in check.rows
                     if row.output in ('detections', 'instances') and row.metrics]
         formats = {kind: judged(report, kind) for kind in kinds}

@@ -57,7 +57,7 @@ def evidence_of(adapter: SOLO, raw: tuple[Tensor, ...], image: Tensor, sizes: Te
     longest = max([len(part) for part in others] + [1])
     filled = torch.stack([torch.cat([part, part.new_full((longest - len(part), 4), -1.0)]) for part in others])
     there = (torch.arange(rows.places.shape[1], device=image.device) < rows.num[:, None])[..., None, None]
-    whole, of_maybe = (adapter.in_picture(at(locations.masks, places), image.shape[2:])
+    whole, of_maybe = (adapter.in_picture(at(locations.masks, places), image.shape[2:], sizes)
                        for places in (rows.places, filled[..., 3].clamp(min=0).long()))
     near, maybe_near = ((each - float(cfg.mask_thr)).abs() <= slack for each in (whole, of_maybe))
     maybe_masks = of_maybe > float(cfg.mask_thr)

@@ -162,15 +162,17 @@ class SOLO(Detection):
     def final(self, raw: tuple[Tensor, ...], image: Tensor, *img_shape: Tensor) -> tuple[Tensor, ...]:
         locations = self.locations(raw)
         rows = self.rows(locations)
-        masks = self.in_picture(at(locations.masks, rows.places), image.shape[2:]) > float(self.head.test_cfg.mask_thr)
+        masks = self.in_picture(at(locations.masks, rows.places), image.shape[2:], *img_shape) > float(self.head.test_cfg.mask_thr)
         masks = masks & (torch.arange(self.limit, device=masks.device) < rows.num[:, None])[..., None, None]
         masks = within(masks, img_shape[0]) if img_shape else masks
         return boxes_of(masks), rows.scores, rows.labels, rows.num, masks
 
-    def in_picture(self, masks: Tensor, size: Sequence[Any]) -> Tensor:
-        """Return the probabilities (N, K, H, W) of masks (N, K, h, w)."""
+    def in_picture(self, masks: Tensor, size: Sequence[Any], sizes: Tensor | None = None) -> Tensor:
+        """Return the probabilities (N, K, H, W) of masks (N, K, h, w); of pictures with padding, within height and width (N, 2)."""
         stride = int(getattr(self.head, 'mask_stride', 4))
-        return enlarged(enlarged(masks, 2, size[0], stride), 3, size[1], stride)
+        for axis in (0, 1):
+            masks = enlarged(masks, axis + 2, size[axis], stride, None if sizes is None else sizes[:, axis])
+        return masks
 
     def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
                         evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -45,22 +45,23 @@ def test_instances_are_those_of_mmdet(name: str) -> None:
         assert int(((filled > 0.02) & (filled < 0.98)).sum()) > 10, 'masks are neither empty nor all of the picture'
 
 
-@pytest.mark.parametrize('name', ['solo', 'solov2'])
-def test_instances_of_padded_pictures_are_those_of_mmdet(name: str) -> None:
+@pytest.mark.parametrize(('name', 'size'), [('solo', (128, 160)), ('solo', (161, 97)), ('solov2', (128, 160))])
+def test_instances_of_padded_pictures_are_those_of_mmdet(name: str, size: tuple[int, int]) -> None:
     adapter = build_adapter(seeded_detector(name), img_shape=True)
-    inputs = adapter.network_inputs(picture((2, 3, 128, 160), 3, adapter))
-    assert inputs[1].tolist() == [[128, 160], [96, 120]]
+    inputs = adapter.network_inputs(picture((2, 3, *size), 3, adapter))
+    inside = [int(0.75 * side) for side in size]
+    assert inputs[1].tolist() == [[*size], inside]
     with torch.no_grad():
         raw, recorded = adapter.run_with_evidence(*inputs)
         expected = named(adapter, adapter.final(raw, *inputs))
         evidence = adapter.evidence(raw, inputs[0], recorded)
         whole = named(adapter, adapter.final(raw, inputs[0]))
-        called = named(adapter, adapter(*adapter.inputs_of(picture((2, 3, 128, 160), 3, adapter))))
+        called = named(adapter, adapter(*adapter.inputs_of(picture((2, 3, *size), 3, adapter))))
     assert all(torch.equal(called[name], tensor) for name, tensor in expected.items())
     read = adapter.read(run_test_step_on(adapter, *inputs))
     result = compare_instances(expected, read, evidence, 1e-5)
     assert 'problem' not in result and result['beyond'] == 0 and result['metrics']['rows'] > 20, result
-    assert not expected['masks'][1, :, 96:].any() and whole['masks'][1, :, 96:].any()
+    assert not expected['masks'][1, :, inside[0]:].any() and whole['masks'][1, :, inside[0]:].any()
     assert compare_instances(expected, whole, evidence, 1e-5)['beyond'] > 0, 'masks that go into the padding are noticed'
 
 
