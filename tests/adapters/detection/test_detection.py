@@ -151,3 +151,11 @@ def test_an_unknown_mask_head_of_queries_is_refused() -> None:
     model.roi_head.mask_head = nn.ModuleList([nn.Identity()])  # type: ignore[union-attr]
     with pytest.raises(UnsupportedModelError, match='Identity decides by a predict_by_feat of none, which mmexport does not know'):
         build_adapter(model)
+
+
+@pytest.mark.parametrize(('name', 'part'), [('retinanet', 'bbox_head'), ('faster_rcnn', 'rpn_head'), ('paa', 'bbox_head')])
+def test_config_without_a_limit_of_candidates_is_refused(name: str, part: str) -> None:
+    model = copy.deepcopy(seeded_detector(name))
+    getattr(model, part).test_cfg['nms_pre'] = -1
+    with pytest.raises(UnsupportedModelError, match='test_cfg.nms_pre is -1'), torch.no_grad():
+        build_adapter(model)(torch.zeros(1, 3, 128, 160))

@@ -4,11 +4,14 @@ There are as many candidates for every picture, and a flag says which of them co
 """
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from ....errors import UnsupportedModelError
 
 # Above so many, most levels have fewer places than candidates.
 MANY = 5000
@@ -21,6 +24,19 @@ class Candidates(NamedTuple):
     scores: Tensor
     labels: Tensor
     valid: Tensor
+
+
+def candidate_limit(cfg: Mapping[str, Any]) -> int:
+    """Return how many candidates of each level are looked at.
+
+    Raises:
+        UnsupportedModelError: the config has no limit.
+    """
+    limit = int(cfg.get('nms_pre', -1))
+    if limit <= 0:
+        raise UnsupportedModelError(f'test_cfg.nms_pre is {limit}, and a file looks at as many candidates of every picture: set it, to '
+                                    "1000 as in mmdet's configs, or use --outputs raw")
+    return limit
 
 
 def best_pairs(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ....ops.ranking import rows_at
 from ....ops.sigmoid import sigmoid
-from .candidates import Candidates, best_pairs, joined
+from .candidates import Candidates, best_pairs, candidate_limit, joined
 from .dense import Maps, by_level, clipped, decoded, priors_of, rows_of
 
 
@@ -45,7 +45,7 @@ def task_aligned(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
     """Convert the maps of TOOD: probabilities, and corners in units of the stride, which are not clipped."""
     levels = []
     for scores, boxes, stride in zip(*maps, head.prior_generator.strides, strict=True):
-        values, index, labels = best_pairs(rows_of(scores, head.cls_out_channels), int(head.test_cfg['nms_pre']))
+        values, index, labels = best_pairs(rows_of(scores, head.cls_out_channels), candidate_limit(head.test_cfg))
         valid = values > head.test_cfg['score_thr']
         scores = torch.where(valid, values, torch.zeros_like(values))
         levels.append(Candidates(rows_at(rows_of(boxes, 4), index) * stride[0], scores, labels, valid))
@@ -62,7 +62,7 @@ def yolov3(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
     boxes, objects, classes = head.bbox_coder.decode(torch.cat(priors), deltas, strides), sigmoid(rows[..., 4]), sigmoid(rows[..., 5:])
     if float(cfg.get('conf_thr', -1)) > 0:
         classes = torch.where((objects >= cfg['conf_thr'])[..., None], classes, torch.full_like(classes, float('-inf')))
-    scores, index, labels = best_pairs(classes, int(cfg['nms_pre']))
+    scores, index, labels = best_pairs(classes, candidate_limit(cfg))
     valid = scores > cfg.get('score_thr', 0)
     scores = torch.where(valid, scores, torch.zeros_like(scores)) * objects.gather(1, index)
     return Candidates(rows_at(boxes, index), scores, labels, valid)

@@ -12,7 +12,7 @@ from ....ops.ranking import rows_at
 from ....ops.sigmoid import sigmoid
 from ....registry import ADAPTERS
 from ...specs import LOGIT_TOLERANCE
-from ..boxes.candidates import Candidates, best_positions
+from ..boxes.candidates import Candidates, best_positions, candidate_limit
 from ..boxes.decoders import owner_of, owners
 from ..boxes.dense import decoded, priors_of, rows_of
 from ..boxes.evidence import close_calls, score_slack
@@ -83,7 +83,7 @@ class VotingDetection(Detection):
 
     def _positions(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, Tensor]:
         """Return boxes (N, P, 4) and scores (N, P, C) of the best positions of each level; those that a small level lacks have score 0."""
-        head, count, levels = self.head, int(self.head.test_cfg['nms_pre']), self.levels[0]
+        head, count, levels = self.head, candidate_limit(self.head.test_cfg), self.levels[0]
         maps = [raw[first:first + levels] for first in range(0, 3 * levels, levels)]
         boxes, scores = [], []
         for number, priors in enumerate(priors_of(head, maps[0])):

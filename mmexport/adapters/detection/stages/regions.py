@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...specs import LOGIT_TOLERANCE
-from ..boxes.candidates import Candidates
+from ..boxes.candidates import Candidates, candidate_limit
 from ..boxes.dense import Maps, base_head, decoded
 from ..boxes.suppression import kept
 
@@ -47,7 +47,7 @@ def candidates_of(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
     """Return the candidates of an RPN. Their labels are the levels, because those of one level only suppress each other."""
     candidates = base_head(head, maps, sizes)
     places = torch.arange(candidates.labels.shape[1], device=sizes.device)
-    level = torch.div(places, int(head.test_cfg['nms_pre']), rounding_mode='floor')
+    level = torch.div(places, candidate_limit(head.test_cfg), rounding_mode='floor')
     return candidates._replace(labels=level.expand_as(candidates.labels))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ....errors import UnsupportedModelError
 from ....registry import ADAPTERS
 from ...base import Adapter
-from ..boxes.candidates import Candidates
+from ..boxes.candidates import Candidates, candidate_limit
 from ..boxes.decoders import check_owners, owners
 from ..boxes.evidence import close_calls, scale_of
 from ..boxes.suppression import GREEDY, SOFT, check_suppression, kept, limit_of, places_kept
@@ -117,7 +117,7 @@ class TwoStage(RoiMasks):
         """Return which rows rounding may change; doubts about proposals, and about the samples of a bin, go on to the second stage."""
         (maps, features), rpn, roi_head = self.groups(raw), self._part('rpn_head'), self._part('roi_head')
         proposed = candidates_of(rpn, maps, sizes)
-        calls = close_calls(proposed, rpn.test_cfg, scale_of(maps[0], proposed, int(rpn.test_cfg['nms_pre'])))
+        calls = close_calls(proposed, rpn.test_cfg, scale_of(maps[0], proposed, candidate_limit(rpn.test_cfg)))
         regions = proposals(rpn, maps, sizes)
         of_eager = second_stage(roi_head, features, regions, sizes)[0]
         maybe = calls['maybe']
