@@ -58,6 +58,8 @@ STAGES = {
     'libra_rcnn': 'libra_rcnn/libra-faster-rcnn_r50_fpn_1x_coco.py',
     'dynamic_rcnn': 'dynamic_rcnn/dynamic-rcnn_r50_fpn_1x_coco.py',
     'double_head': 'double_heads/dh-faster-rcnn_r50_fpn_1x_coco.py',
+    'carafe': 'carafe/faster-rcnn_r50_fpn-carafe_1x_coco.py',
+    'groie': 'groie/faste-rcnn_r50_fpn_groie_1x_coco.py',
     'soft_nms': 'faster_rcnn/faster-rcnn_r50_fpn_soft-nms_1x_coco.py',
     'mask_rcnn': 'mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py',
     'cascade_mask_rcnn': 'cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',

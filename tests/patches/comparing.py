@@ -20,6 +20,6 @@ def both(name: object, run: object) -> tuple[Tensor, Tensor]:
     return original, replaced
 
 
-def traced_once(name: object, module: nn.Module, example: tuple[Tensor, ...]) -> torch.jit.ScriptModule:
-    with patched([name]), torch.no_grad():
+def traced_once(names: object, module: nn.Module, example: tuple[Tensor, ...]) -> torch.jit.ScriptModule:
+    with patched(names if isinstance(names, list) else [names]), torch.no_grad():
         return torch.jit.trace(module.eval(), example, check_trace=False)

@@ -6,11 +6,13 @@ Sources: mmdet/models/dense_heads/rpn_head.py; mmdet/models/roi_heads: standard_
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from ....errors import UnsupportedModelError
 from ...specs import LOGIT_TOLERANCE
 from ..boxes.candidates import Candidates, candidate_limit
 from ..boxes.dense import Maps, base_head, decoded
@@ -99,6 +101,20 @@ def extractors_of(roi_head: Any) -> list[Any]:
     return stages_of(roi_head.bbox_roi_extractor)
 
 
+def check_extractors(extractors: Iterable[Any]) -> None:
+    """Raise if regions are cut by anything else than RoIAlign with averages.
+
+    Raises:
+        UnsupportedModelError: they are.
+    """
+    for extractor in extractors:
+        for layer in extractor.roi_layers:
+            if type(layer).__name__ != 'RoIAlign' or layer.pool_mode != 'avg':
+                pooling = f' with pool_mode {layer.pool_mode!r}' if hasattr(layer, 'pool_mode') else ''
+                raise UnsupportedModelError(f'{type(extractor).__name__} cuts regions by {type(layer).__name__}{pooling}, and mmexport '
+                                            'knows RoIAlign with averages: use --outputs raw')
+
+
 def stages_of(layers: Any) -> list[Any]:
     """Return the module of each stage; a head that is no cascade has one."""
     return list(layers) if isinstance(layers, nn.ModuleList) else [layers]
@@ -144,7 +160,8 @@ def sizes_in_doubt(extractor: Any, boxes: Tensor) -> Tensor:
     """Return of which regions (N, K) rounding may choose another level, or another number of samples."""
     sides = boxes[..., 2:] - boxes[..., :2]
     doubt = torch.zeros_like(boxes[..., 0], dtype=torch.bool)
-    if len(extractor.roi_layers) > 1:
+    # GRoIE's extractor reads every level.
+    if len(extractor.roi_layers) > 1 and hasattr(extractor, 'finest_scale'):
         steps = torch.log2(sides.prod(dim=-1).clamp(min=1e-9).sqrt() / extractor.finest_scale)
         doubt = ((steps - steps.round()).abs() < CLOSE) & (steps > 0.5)
     for layer in extractor.roi_layers:

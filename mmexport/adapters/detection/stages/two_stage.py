@@ -25,6 +25,7 @@ from .regions import (
     Features,
     Regions,
     candidates_of,
+    check_extractors,
     extractors_of,
     has_semantic,
     heads_of,
@@ -75,6 +76,7 @@ class TwoStage(RoiMasks):
                                         'numbers: use --outputs raw')
         if grid.has_grid(roi_head):
             parts.append((roi_head.grid_head, grid.METHODS, grid.HEADS))
+        check_extractors(extractors_of(roi_head))
         for part, methods, known in parts:
             check_owners(part, methods, known)
         check_suppression(rpn.test_cfg, GREEDY)

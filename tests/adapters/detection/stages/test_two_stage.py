@@ -97,3 +97,15 @@ def test_padding_is_left_out_of_regions_too() -> None:
     assert inputs[1].tolist() == [[128, 160], [96, 120]]
     assert float(expected['boxes'][1, :, 2].max()) <= 120
     assert compare_detections(expected, read, evidence, 1e-5)['beyond'] == 0
+
+
+def test_regions_that_are_cut_otherwise_are_refused() -> None:
+    from mmcv.ops import RoIPool
+    model = copy.deepcopy(seeded_detector('faster_rcnn'))
+    model.roi_head.bbox_roi_extractor.roi_layers[1] = RoIPool(7, 0.125)
+    with pytest.raises(UnsupportedModelError, match='cuts regions by RoIPool, and mmexport knows'):
+        build_adapter(model)
+    model.roi_head.bbox_roi_extractor.roi_layers[1] = copy.deepcopy(model.roi_head.bbox_roi_extractor.roi_layers[0])
+    model.roi_head.bbox_roi_extractor.roi_layers[1].pool_mode = 'max'
+    with pytest.raises(UnsupportedModelError, match="RoIAlign with pool_mode 'max'"):
+        build_adapter(model)
