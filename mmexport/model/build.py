@@ -114,7 +114,10 @@ def build_model(cfg: Config) -> nn.Module:
         except OSError as exc:
             raise ConfigError(f'the model reads a file while it is built, which failed: {type(exc).__name__}: {exc}. Leave it '
                               'out of the config (teacher_ckpt=None, pretrained=None) if the checkpoint has all weights') from exc
-        except (TypeError, ValueError, AttributeError, AssertionError) as exc:
+        except (TypeError, ValueError, AttributeError, AssertionError, RuntimeError) as exc:
+            # Trackers and heads with text ask for their packages by a RuntimeError, backbones by a NotImplementedError.
+            if isinstance(exc, RuntimeError) and 'install' in str(exc):
+                raise ConfigError(f'building the model needs what is not installed: {" ".join(str(exc).split())}') from exc
             raise ConfigError(f'the model cannot be built from this config: {type(exc).__name__}: {str(exc).splitlines()[0]}') from exc
     model = revert_sync_batchnorm(model)
     model.eval()  # LAD's returns None.

@@ -53,6 +53,20 @@ def test_a_file_that_a_model_reads_while_it_is_built_is_told() -> None:
         build_model(Config(dict(model=dict(type='mmengine.TeachingOfTheTest'))))
 
 
+@pytest.mark.parametrize(('error', 'words'), [
+    (RuntimeError('lap is not installed,    please install it by: pip install lap'), 'needs what is not installed: lap is not installed, please'),
+    (NotImplementedError('please install fairscale'), 'needs what is not installed: please install fairscale'),
+    (RuntimeError('sizes do not agree'), 'cannot be built from this config: RuntimeError: sizes do not agree')])
+def test_a_package_that_a_model_asks_for_while_it_is_built_is_told(error: Exception, words: str) -> None:
+    class Asking:
+        def __init__(self) -> None:
+            raise error
+
+    MODELS.register_module(name='AskingOfTheTest', module=Asking, force=True)
+    with pytest.raises(ConfigError, match=words):
+        build_model(Config(dict(model=dict(type='mmengine.AskingOfTheTest'))))
+
+
 @pytest.mark.parametrize('text', ["_base_ = 'mmaction::recognition/x.py'\n", "custom_imports = dict(imports=['mmaction.models'])\n"])
 def test_a_config_of_a_missing_package_is_an_error_of_the_setup(text: str, tmp_path: Path) -> None:
     place = tmp_path / 'config.py'
