@@ -48,7 +48,7 @@ class FpnCarafeSizes(Patch):
 
 
 def reassembled(features: Tensor, masks: Tensor, kernel: int, groups: int, scale: int) -> Tensor:
-    """Return for each cell of the larger map (N, C, H * scale, W * scale) the weighted sum of the neighbours of its place.
+    """Return the weighted sums of neighbours (N, C, H * scale, W * scale).
 
     Args:
         features: (N, C, H, W); outside is zero.

@@ -18,6 +18,7 @@ from ..errors import ConfigError, InputError, SetupError, suggestion
 from ..utils.override import override
 from .checkpoint import LoadReport, load_into, read_state_dict
 from .config import PACKAGES
+from .norms import without_process_group
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -103,7 +104,9 @@ def build_model(cfg: Config) -> nn.Module:
         warnings.simplefilter('ignore')
         try:
             # A copy: mmseg moves `pretrained` into the backbone's config, and then refuses to build from it again.
-            model = MODELS.build(copy.deepcopy(cfg.model))
+            described = copy.deepcopy(cfg.model)
+            without_process_group(described)
+            model = MODELS.build(described)
         except KeyError as exc:
             unknown = unknown_type(exc)
             if unknown is None:
