@@ -47,7 +47,7 @@ def softly_kept(boxes: Tensor, scores: Tensor, candidates: Tensor, settings: Sof
 
     Args:
         boxes: (N, M, 4), x1 y1 x2 y2; those of different classes are moved apart, see `mmexport.ops.nms.moved_apart`.
-        scores: (N, M), not below zero.
+        scores: (N, M), not below zero. Let candidates come first: the scripted loop looks no further than the last of them.
         candidates: (N, M), those that take part.
     """
     # One box more, which nothing overlaps: there may be none.
@@ -97,6 +97,9 @@ def _step(step: Tensor, left: Tensor, index: Tensor, values: Tensor, count: Tens
 
 def _loop(step: Tensor, left: Tensor, index: Tensor, values: Tensor, count: Tensor, boxes: Tensor, threshold: Tensor, sigma: Tensor,
           min_score: Tensor, method: Tensor, offset: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # A head may have ninety thousand places for some hundred candidates.
+    end = int(((left >= 0).any(dim=0) * torch.arange(1, left.shape[1] + 1, device=left.device)).max())
+    left, boxes = left[:, :end + 1], boxes[:, :end + 1]
     while bool((step < index.shape[1]) & (left >= 0).any()):
         step, left, index, values, count = _step(step, left, index, values, count, boxes, threshold, sigma, min_score, method, offset)
     return index, values, count
