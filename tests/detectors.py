@@ -39,6 +39,7 @@ CONFIGS = {
     'tood': 'tood/tood_r50_fpn_1x_coco.py',
     'paa': 'paa/paa_r50_fpn_1x_coco.py',
     'centernet': 'centernet/centernet_r18-dcnv2_8xb16-crop512-140e_coco.py',
+    'cornernet': 'cornernet/cornernet_hourglass104_8xb6-210e-mstest_coco.py',
     'yolov3': 'yolo/yolov3_mobilenetv2_8xb24-320-300e_coco.py',
     'nasfpn': 'nas_fpn/retinanet_r50_nasfpn_crop640-50e_coco.py',
 }
@@ -111,6 +112,9 @@ def tiny_detector(name: str, **export: Any) -> Config:
             if isinstance(neck.in_channels, list) else 512
     if name == 'nasfpn':
         cfg.model.neck.stack_times = 2
+    if name == 'cornernet':
+        cfg.model.backbone.update(downsample_times=2, stage_channels=[32, 32, 48], stage_blocks=[1, 1, 1], feat_channel=32)
+        cfg.model.bbox_head.in_channels = 32
     if name == 'centernet':
         cfg.model.neck.update(in_channels=128, num_deconv_filters=(64, 32, 16))
     if name in ('sparse_rcnn', 'queryinst'):

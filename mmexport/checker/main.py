@@ -76,7 +76,8 @@ def table(result: dict[str, Any], verbose: bool = False) -> list[tuple[str, bool
         lines.append((text, None if row.passed else False))
     lines += [(line, None) for line in textwrap.wrap(result['older'], 80)] if 'older' in result else []
     reason = verdict(result)
-    lines += [(line, None) for line in textwrap.wrap(result['chooses'], 80)] if reason and 'chooses' in result else []
+    differs = any(row.problem is None and not row.passed for row in rows)
+    lines += [(line, None) for line in textwrap.wrap(result['chooses'], 80)] if differs and 'chooses' in result else []
     last = f"PASS on {result['device']}: {_summary(rows)}" if reason is None else f'FAIL: {reason}'
     return [*lines, (last, reason is None)]
 

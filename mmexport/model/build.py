@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -104,9 +105,7 @@ def build_model(cfg: Config) -> nn.Module:
         warnings.simplefilter('ignore')
         try:
             # A copy: mmseg moves `pretrained` into the backbone's config, and then refuses to build from it again.
-            described = copy.deepcopy(cfg.model)
-            without_process_group(described)
-            model = MODELS.build(described)
+            model = MODELS.build(without_process_group(copy.deepcopy(cfg.model)))
         except KeyError as exc:
             unknown = unknown_type(exc)
             if unknown is None:
@@ -119,9 +118,10 @@ def build_model(cfg: Config) -> nn.Module:
                               'out of the config (teacher_ckpt=None, pretrained=None) if the checkpoint has all weights') from exc
         except (TypeError, ValueError, AttributeError, AssertionError, RuntimeError) as exc:
             # Trackers and heads with text ask for their packages by a RuntimeError, backbones by a NotImplementedError.
-            if isinstance(exc, RuntimeError) and 'install' in str(exc):
+            if isinstance(exc, RuntimeError) and re.search(r'\binstall(ed)?\b', str(exc)):
                 raise ConfigError(f'building the model needs what is not installed: {" ".join(str(exc).split())}') from exc
-            raise ConfigError(f'the model cannot be built from this config: {type(exc).__name__}: {str(exc).splitlines()[0]}') from exc
+            words = (str(exc).splitlines() or ['no reason given'])[0]
+            raise ConfigError(f'the model cannot be built from this config: {type(exc).__name__}: {words}') from exc
     model = revert_sync_batchnorm(model)
     model.eval()  # LAD's returns None.
     return model

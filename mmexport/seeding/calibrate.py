@@ -18,6 +18,8 @@ LOGIT_STD = 3.0
 CLASS_LAYERS = ('conv_seg', 'fc_seg', 'cls_seg', 'mask_norm')
 # Of a dense head that detects: the mean of the logits, which leaves some per cent of them over a threshold of 0.05; the spread of deltas.
 LOGIT_MEAN, DELTA_STD = -9.0, 0.5
+# Of the tags of corners: two that are nearer than 0.5 belong together.
+TAG_STD = 1.0
 # The largest logit that a class has on the scenes.
 LARGEST = 4.0
 # On pictures that were not calibrated on: the sigmoid of a logit over 16 is 1.0 in float32, and rows that tie have no order.
@@ -145,6 +147,11 @@ def detecting_layers(model: nn.Module) -> dict[nn.Module, Spread]:
         if hasattr(head, 'grid_points') and isinstance(getattr(head, 'deconv2', None), nn.ConvTranspose2d):
             # A point is where its map is largest, and the maps of new weights are flat.
             layers[head.deconv2] = Spread()
+        if hasattr(head, 'tl_heat') and hasattr(head, 'tl_emb'):
+            # The head of CornerNet: maps of corners, their tags and their offsets.
+            for names, spread in ((('tl_heat', 'br_heat'), Spread(mean=LOGIT_MEAN, bounded=True)), (('tl_emb', 'br_emb'), Spread(TAG_STD)),
+                                  (('tl_off', 'br_off'), Spread(DELTA_STD))):
+                layers.update((level[-1].conv, spread) for name in names for level in getattr(head, name))
         if hasattr(head, 'conv_logits'):
             layers[head.conv_logits] = Spread()
         if not hasattr(head, 'predict_by_feat') or not hasattr(head, 'cls_out_channels'):

@@ -56,6 +56,8 @@ def test_a_file_that_a_model_reads_while_it_is_built_is_told() -> None:
 @pytest.mark.parametrize(('error', 'words'), [
     (RuntimeError('lap is not installed,    please install it by: pip install lap'), 'not installed: lap is not installed, please install'),
     (NotImplementedError('please install fairscale'), 'needs what is not installed: please install fairscale'),
+    (AssertionError(), 'cannot be built from this config: AssertionError: no reason given'),
+    (RuntimeError('no installation_embed here'), 'cannot be built from this config: RuntimeError: no installation_embed here'),
     (RuntimeError('sizes do not agree'), 'cannot be built from this config: RuntimeError: sizes do not agree')])
 def test_a_package_that_a_model_asks_for_while_it_is_built_is_told(error: Exception, words: str) -> None:
     class Asking:

@@ -5,6 +5,7 @@ import torch
 from mmengine.config import Config
 from torch import nn
 
+from mmexport.compat import provide_mmcv_ext
 from mmexport.model.build import build_model
 from mmexport.model.norms import without_process_group
 
@@ -29,6 +30,10 @@ def test_a_model_with_mmcvs_norm_is_that_with_a_plain_one() -> None:
 
 
 def test_other_norms_stay() -> None:
-    parts = [dict(type='mmcv.MMSyncBN', eps=1e-3), dict(type='GN', num_groups=2), dict(type='SyncBN'), nn.ReLU, 'MMSyncBN']
-    without_process_group(parts)
-    assert parts == [dict(type='SyncBN', eps=1e-3), dict(type='GN', num_groups=2), dict(type='SyncBN'), nn.ReLU, 'MMSyncBN']
+    provide_mmcv_ext()
+    from mmcv.ops import SyncBatchNorm
+    parts = [dict(type='mmcv.MMSyncBN', eps=1e-3), dict(type=SyncBatchNorm, stats_mode='N'), dict(type='GN', num_groups=2),
+             dict(type='SyncBN'), nn.ReLU, 'MMSyncBN']
+    assert without_process_group(parts) is parts
+    assert parts == [dict(type='SyncBN', eps=1e-3), dict(type='SyncBN'), dict(type='GN', num_groups=2), dict(type='SyncBN'), nn.ReLU,
+                     'MMSyncBN']

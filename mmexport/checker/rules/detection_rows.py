@@ -103,7 +103,8 @@ def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image
         return [(row, None) for row in range(count)], free
     same = expected['labels'][image, :count, None] == actual['labels'][image, :actual_count]
     off = (boxes[:, None] - others).abs().amax(dim=2) / reach
-    apart = off + (expected['scores'][image, :count, None] - actual['scores'][image, :actual_count]).abs() / best
+    # A row that is not there must not take the place of another whose box is the same.
+    apart = off + 10.0 * (off > tolerance) + (expected['scores'][image, :count, None] - actual['scores'][image, :actual_count]).abs() / best
     apart = torch.where(same & ((overlaps(boxes, others) >= SAME) | (off <= tolerance)), apart, torch.full_like(apart, float('inf')))
     matches: dict[int, int] = {}
     for pair in apart.flatten().argsort(stable=True).tolist():

@@ -69,3 +69,11 @@ def best_positions(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def joined(levels: list[Candidates]) -> Candidates:
     """Return the candidates of all levels as one list."""
     return Candidates(*(torch.cat(parts, dim=1) for parts in zip(*levels, strict=True)))
+
+
+def with_near_ones(candidates: Candidates, slacks: Tensor, threshold: float) -> Candidates:
+    """Return candidates of which those count, too, whose score is a little under the threshold.
+
+    In a file it may be over it. A head with a factor compares the score without it: the product of one that counts may be far below.
+    """
+    return candidates._replace(valid=candidates.valid | (candidates.scores + slacks >= threshold))

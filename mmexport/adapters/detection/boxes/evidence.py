@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ....ops.nms.forms import first_kept
 from ...specs import LOGIT_TOLERANCE
-from .candidates import Candidates
+from .candidates import Candidates, with_near_ones
 from .overlapping import ROUNDING, overlapping
 from .soft_evidence import soft_close_calls
 from .suppression import Kept, limit_of, places_kept, soft_settings, sorted_candidates, threshold_of
@@ -44,10 +44,9 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float | T
     slacks = score_slack(candidates.scores, scale)
     if soft := soft_settings(cfg):
         return soft_close_calls(candidates, cfg, soft, slacks, may_be_removed, may_be_added, Kept(*chosen))
-    # A score a little under the threshold may be over it in a file.
-    wide = candidates._replace(valid=candidates.scores + slacks >= float(cfg.get('score_thr', 0)))
-    ordered, moved, places = sorted_candidates(wide, cfg)
-    may_be_removed, may_be_added, ordered_slacks = (part.gather(1, places) for part in (may_be_removed, may_be_added, slacks))
+    ordered, moved, places = sorted_candidates(with_near_ones(candidates, slacks, float(cfg.get('score_thr', 0))), cfg)
+    counts, may_be_removed, may_be_added, ordered_slacks = (
+        part.gather(1, places) for part in (candidates.valid, may_be_removed, may_be_added, slacks))
     ranks = places.argsort(dim=1)
     unsure, maybe, least_num = [], [], []
     for image in range(len(num)):
@@ -55,7 +54,8 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float | T
         order = ranks[image, index[image, :int(num[image])]]
         count = max([_needed(moved[image], rows.valid, cfg, limit), *(order + 1).tolist()])
         rows, boxes, slack = Candidates(*(part[:count] for part in rows)), moved[image, :count], ordered_slacks[image, :count]
-        stays, doubtful = _judged(boxes, rows, cfg, slack, may_be_removed[image, :count], may_be_added[image, :count])
+        stays, doubtful = _judged(boxes, rows, cfg, slack, counts[image, :count], may_be_removed[image, :count],
+                                  may_be_added[image, :count])
         staying = stays.nonzero()[:, 0]
         least_num.append((stays & ~doubtful).sum().clamp(max=limit))
         if len(staying) > limit:
@@ -107,11 +107,11 @@ def _needed(boxes: Tensor, valid: Tensor, cfg: Mapping[str, Any], limit: int) ->
     return int(index[0, staying - 1]) + 1 if staying == limit + BEYOND else int(valid.sum())
 
 
-def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], slack: Tensor, may_be_removed: Tensor,
+def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], slack: Tensor, counts: Tensor, may_be_removed: Tensor,
             may_be_added: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which candidates stay, and of which it is doubtful (M,)."""
+    """Return which candidates stay, and of which it is doubtful (M,). In eager those take part that `counts` has."""
     lowest = float(cfg.get('score_thr', 0))
-    stays = (rows.valid & (rows.scores > lowest) & ~may_be_added).cpu().numpy()
+    stays = (rows.valid & counts & ~may_be_added).cpu().numpy()
     doubtful = (((rows.scores - lowest).abs() <= slack) | may_be_removed | may_be_added).cpu().numpy()
     # Boxes that were moved apart by their class are rounded at their new place.
     moved = ROUNDING * (float(boxes.abs().max()) + float(rows.boxes.abs().max())) if len(boxes) else 0.0

@@ -2,7 +2,7 @@
 
 A score is lowered by every better box that overlaps its own. Where two that overlap nearly tie, either may lower the other, and what they
 become may decide the order of others. So each candidate has an interval that holds its score in every file whose scores and overlaps are
-off by rounding only; where it is wider than rounding alone makes it in eager's own order, the row is unsure.
+off by rounding only. A row is unsure where this interval is wide, or where it may not be there at all.
 
 Both ends of the intervals are found by a fixed point. A box is at most what is left of it when the best box that is not sure to come
 before it comes, and at least what is left when all that may come before it have.
@@ -16,35 +16,34 @@ import torch
 from torch import Tensor
 
 from ....ops.nms.forms import pairwise
-from ....ops.soft_nms import SoftNms
+from ....ops.soft_nms import METHODS, SoftNms
 from ....ops.soft_nms.forms import lowered
-from .candidates import Candidates
+from .candidates import Candidates, with_near_ones
 from .overlapping import ROUNDING, slack_of_overlaps
 from .suppression import Kept, limit_of, sorted_candidates
 
 # Turns of the fixed point, which settles in fewer; without it, all rows are unsure.
 TURNS = 50
+# Of a score: rows with a narrower interval are compared within it.
+WIDE = 0.05
 # Of the last row's score: candidates below can come into no row.
 FAR_BELOW = 0.9
 
 
 class Intervals(NamedTuple):
-    """Hold what scores may become, each (M,): at least and at most, and both in eager's own order."""
+    """Hold what scores may become, each (M,): at least and at most."""
 
     low: Tensor
     high: Tensor
-    usual_low: Tensor
-    usual_high: Tensor
 
 
 def soft_close_calls(candidates: Candidates, cfg: Mapping[str, Any], soft: SoftNms, slacks: Tensor, may_be_removed: Tensor,
                      may_be_added: Tensor, expected: Kept) -> dict[str, Tensor]:
-    """Return what `evidence.close_calls` returns. A row whose order is open is among `maybe` too, with its interval as slack."""
+    """Return what `evidence.close_calls` returns. A row that is unsure is among `maybe` too, with its interval as slack."""
     lowest = float(cfg.get('score_thr', 0))
-    # A score a little under the threshold may be over it in a file.
-    ordered, moved, places = sorted_candidates(candidates._replace(valid=candidates.scores + slacks >= lowest), cfg)
-    removed, added, slack = (part.gather(1, places) for part in (may_be_removed, may_be_added, slacks))
-    sure = ordered.valid & ~removed & ~added & (ordered.scores - slack > lowest)
+    ordered, moved, places = sorted_candidates(with_near_ones(candidates, slacks, lowest), cfg)
+    counts, removed, added, slack = (part.gather(1, places) for part in (candidates.valid, may_be_removed, may_be_added, slacks))
+    sure = ordered.valid & counts & ~removed & ~added & ((ordered.scores - lowest).abs() > slack)
     ranks = places.argsort(dim=1)
     found = []
     for image, count in enumerate(map(int, expected.num)):
@@ -80,11 +79,11 @@ def _of_picture(rows: Candidates, boxes: Tensor, sure: Tensor, slack: Tensor, so
     low, high = found.low, found.high
     # A new row needs the place of an expected one, and that one is behind it.
     ahead, surely_ahead = _how_many_over(high, low), _how_many_over(torch.where(sure, low, torch.full_like(low, -1.0)), high)
-    unsure = ~sure | (high > found.usual_high) | (low < found.usual_low) | (low < soft.min_score) | (ahead > limit)
+    unsure = ~sure | (high - low > WIDE * high) | (low < soft.min_score) | (ahead > limit)
     others = torch.ones_like(unsure)
     others[order] = unsure[order]
     maybe = others & rows.valid & (high >= soft.min_score) & (surely_ahead < limit)
-    row_slack = torch.maximum(found.usual_high[order] - eager, eager - found.usual_low[order])
+    row_slack = torch.maximum(high[order] - eager, eager - low[order])
     listed = torch.stack([(high + low) / 2, rows.labels.double(), (high - low) / 2], dim=1)
     return (_filled(unsure[order], limit), _filled(row_slack, limit), torch.cat([rows.boxes.double(), listed], dim=1)[maybe],
             (sure & (low >= soft.min_score)).sum().clamp(max=limit))
@@ -93,7 +92,9 @@ def _of_picture(rows: Candidates, boxes: Tensor, sure: Tensor, slack: Tensor, so
 def _intervals(rows: Candidates, boxes: Tensor, sure: Tensor, slack: Tensor, soft: SoftNms, by_class: bool) -> Intervals:
     """Return the intervals of all candidates; those that do not count have -1."""
     found = Intervals(*(torch.full((len(boxes),), -1.0, dtype=torch.float64) for _ in Intervals._fields))
-    groups = rows.labels[rows.valid].unique().tolist() if by_class else [None]
+    # Boxes that begin below zero may overlap others when they are moved apart.
+    apart = by_class and bool((rows.boxes[rows.valid] >= 0).all()) and (soft.iou_threshold > 0 or METHODS[soft.method] == 'gaussian')
+    groups = rows.labels[rows.valid].unique().tolist() if apart else [None]
     moved = ROUNDING * (float(boxes.abs().max()) + float(rows.boxes.abs().max())) if len(boxes) else 0.0
     for label in groups:
         group = (rows.valid if label is None else rows.valid & (rows.labels == label)).nonzero()[:, 0]
@@ -112,17 +113,17 @@ def _of_group(scores: Tensor, slack: Tensor, boxes: Tensor, sure: Tensor, soft: 
         (overlap + close * (overlap > 0)).clamp(max=1), (overlap - close).clamp(min=0), overlap))
     upper, lower = (scores + slack).double(), (scores - slack).double().clamp(min=0)
     before = _order(scores.double(), own)
-    usual_high, usual_low = upper * _product(most, before), lower * _product(least, before)
+    # In eager's own order.
+    high, low = upper * _product(most, before), lower * _product(least, before)
     most = torch.where(sure[:, None], most, torch.ones_like(most))
-    low, high = usual_low, usual_high
     for _ in range(TURNS):
         anchor = torch.where(sure, low, torch.full_like(low, -1.0))
         new_high = torch.maximum(high, _stopped(upper, most, anchor, stop_over=True))
         new_low = torch.minimum(low, _stopped(lower, least, high, stop_over=False))
         if torch.equal(new_high, high) and torch.equal(new_low, low):
-            return Intervals(low, high, usual_low, usual_high)
+            return Intervals(low, high)
         low, high = new_low, new_high
-    return Intervals(torch.zeros_like(low), upper, usual_low, usual_high)
+    return Intervals(torch.zeros_like(low), upper)
 
 
 def _order(scores: Tensor, factors: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def soft_settings(cfg: Mapping[str, Any]) -> SoftNms | None:
     """Return how Soft-NMS lowers scores; None if the config asks for another suppression."""
     if cfg['nms'].get('type', GREEDY) != SOFT:
         return None
-    given = {key: value for key, value in cfg['nms'].items() if key not in ('type', 'class_agnostic', 'split_thr')}
+    given = {key: value for key, value in cfg['nms'].items() if key not in ('type', 'class_agnostic')}
     if 'iou_thr' in given:
         given['iou_threshold'] = given.pop('iou_thr')
     if unknown := given.keys() - {*SoftNms._fields}:

@@ -153,7 +153,8 @@ class YOLACT(Detection):
         entries, num = self.rows(ranked)
         candidates = Candidates(
             ranked.boxes.flatten(1, 2), torch.where(stays | doubtful, ranked.scores, torch.full_like(ranked.scores, -1.0)).flatten(1),
-            torch.arange(ranked.scores.shape[1], device=num.device)[:, None].expand_as(ranked.scores).flatten(1), stays.flatten(1))
+            torch.arange(ranked.scores.shape[1], device=num.device)[:, None].expand_as(ranked.scores).flatten(1),
+            (stays & (ranked.scores > float(cfg.score_thr))).flatten(1))
         settings = dict(nms=dict(type='nms', iou_threshold=float('inf')), max_per_img=self.limit, score_thr=float(cfg.score_thr))
         doubts = close_calls(candidates, settings, scale, (doubtful & stays).flatten(1), (doubtful & ~stays).flatten(1), (entries, num))
         boxes, coefficients = self.of_entries(positions, ranked, entries)

@@ -76,7 +76,9 @@ class TwoStage(RoiMasks):
                                         'numbers: use --outputs raw')
         if grid.has_grid(roi_head):
             parts.append((roi_head.grid_head, grid.METHODS, grid.HEADS))
-        check_extractors(extractors_of(roi_head))
+        # A head of points samples its masks from one map.
+        of_masks = masks.extractors_of(roi_head) if self.has_masks and not has_points(roi_head) else []
+        check_extractors([*extractors_of(roi_head), *of_masks, *([roi_head.semantic_roi_extractor] if has_semantic(roi_head) else [])])
         for part, methods, known in parts:
             check_owners(part, methods, known)
         check_suppression(rpn.test_cfg, GREEDY)

@@ -51,6 +51,21 @@ def test_each_level_has_its_own_scale() -> None:
     assert scale_of(maps, candidates, 90) == 300.0
 
 
+def test_products_below_the_threshold_are_judged_as_others() -> None:
+    """Heads with a factor compare the score of the class with the threshold, and multiply then."""
+    boxes = torch.tensor([[0.0, 0, 100, 100], [0, 0, 100, 96], [200, 0, 300, 100], [400, 0, 500, 100]])
+    candidates = Candidates(boxes[None], torch.tensor([[0.03, 0.03, 0.04, 0.02]]), torch.zeros(1, 4, dtype=torch.int64),
+                            torch.tensor([[True, True, True, False]]))
+    for nms in (dict(type='nms', iou_threshold=0.5), dict(type='soft_nms', iou_threshold=0.5)):
+        cfg = dict(score_thr=0.05, max_per_img=10, nms=nms)
+        evidence = close_calls(candidates, cfg, SCALE)
+        count = int(kept(candidates, cfg)[3])
+        assert count == (2 if nms['type'] == 'nms' else 3)
+        assert evidence['unsure'][0, 0].item() is False, 'the box with nothing around it'
+        assert evidence['unsure'][0, 1:count].any(), 'one of two that tie'
+        assert float(evidence['row_slack'][0, 0]) < 0.01 and not (evidence['maybe'][0, :, 0] == 400).any()
+
+
 def test_two_scores_next_to_each_other_near_one_may_change_places() -> None:
     score = torch.tensor([1.0])
     assert score_slack(score, 0.1) > score - torch.nextafter(score, torch.zeros(1))

@@ -36,12 +36,12 @@ def test_what_rounding_changes_was_in_doubt(method: str, limit: int) -> None:
         unsure, total = unsure + int(evidence['unsure'].sum()), total + int(expected['num'])
         for _ in range(8):
             actual = rows(rounded(candidates, generator), cfg)
-            result = compare_detections(expected, actual, {**evidence, 'unsure': evidence['unsure'] & False}, 1e-4)
+            result = compare_detections(expected, actual, {'row_slack': 0.01 * expected['scores']}, 1e-4)
             moved += int(result['beyond'] > 0)
             metrics = compare_detections(expected, actual, evidence, 1e-4)['metrics']
             assert [metrics[name] for name in ('rows_lost', 'rows_new', 'rows_wrong')] == [0, 0, 0], (seed, metrics)
     assert moved > 20, 'rounding changes much here'
-    assert unsure < 0.5 * total, 'and most rows are sure all the same'
+    assert unsure < 0.4 * total, 'and most rows are sure all the same'
 
 
 @pytest.mark.parametrize(('method', 'fault'), [

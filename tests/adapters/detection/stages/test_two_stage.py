@@ -109,3 +109,7 @@ def test_regions_that_are_cut_otherwise_are_refused() -> None:
     model.roi_head.bbox_roi_extractor.roi_layers[1].pool_mode = 'max'
     with pytest.raises(UnsupportedModelError, match="RoIAlign with pool_mode 'max'"):
         build_adapter(model)
+    model = copy.deepcopy(seeded_detector('mask_rcnn'))
+    model.roi_head.mask_roi_extractor.roi_layers[0] = RoIPool(14, 0.25)
+    with pytest.raises(UnsupportedModelError, match='cuts regions by RoIPool'):
+        build_adapter(model)

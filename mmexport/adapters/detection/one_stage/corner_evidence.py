@@ -1,0 +1,72 @@
+"""Find what rounding may change in the rows of CornerNet: which corners there are, and which of them belong together."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ....ops.ranking import rows_at
+from ....ops.sigmoid import sigmoid
+from ...specs import LOGIT_TOLERANCE
+from ..boxes.candidates import Candidates
+from ..boxes.evidence import close_calls, score_slack
+from ..boxes.suppression import Kept, places_kept
+
+if TYPE_CHECKING:
+    from .corners import CornerDetection, Corners
+
+# Corners of each kind, and pairs, beyond the chosen ones that are looked at.
+CORNERS, PAIRS = 50, 200
+
+
+class Known(NamedTuple):
+    """Hold corners, and what is known of each (N, k): whether eager has chosen it, and whether a file surely does, or may."""
+
+    corners: Corners
+    chosen: Tensor
+    surely: Tensor
+    maybe: Tensor
+
+
+def doubts_of_pairs(adapter: CornerDetection, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
+    """Return what `evidence.close_calls` returns. Pairs of which rounding may make one, or end one, are in doubt."""
+    first, second = (_known(adapter, raw, kind, sizes) for kind in (0, 1))
+    stride = float((sizes / torch.tensor(raw[0].shape[2:], device=sizes.device)).max())
+    near = 2 * LOGIT_TOLERANCE * stride * float(torch.stack([part.abs().max() for part in raw[4:6]]).max())
+    close = 2 * LOGIT_TOLERANCE * float(torch.stack([part.abs().max() for part in raw[2:4]]).max())
+    pairs = adapter.pairs(first.corners, second.corners, near, close)
+    chosen, surely, maybe = ((one[:, :, None] & other[:, None]).flatten(1) for one, other in zip(first[1:], second[1:], strict=True))
+    of_eager, possible = chosen & pairs.fits, maybe & (pairs.fits | ~pairs.certain)
+    scores = torch.where(of_eager | possible, pairs.scores, torch.full_like(pairs.scores, -1.0))
+    scores, index = scores.topk(min(adapter.count + PAIRS, scores.shape[1]), dim=1)
+    certain = surely & pairs.fits & pairs.certain
+    removed, added = ((flags.gather(1, index) & (scores > -0.1)) for flags in (of_eager & ~certain, possible & ~of_eager))
+    candidates = Candidates(rows_at(pairs.boxes, index), scores, pairs.labels.gather(1, index), scores > -0.1)
+    eager, codes = adapter.eager(raw, sizes)
+    expected = places_kept(eager, adapter.settings)
+    rows = codes.gather(1, expected.places)[..., None] == pairs.codes.gather(1, index)[:, None]
+    scale = float(torch.stack([heat.abs().max() for heat in raw[:2]]).max())
+    return close_calls(candidates, adapter.settings, scale, removed, added, Kept(rows.to(torch.int64).argmax(dim=2), *expected[1:]))
+
+
+def _known(adapter: CornerDetection, raw: tuple[Tensor, ...], kind: int, sizes: Tensor) -> Known:
+    """Return the corners of one kind that eager or a file may choose."""
+    heat, limit = sigmoid(raw[kind]), int(adapter.head.test_cfg['corner_topk'])
+    slack, highest = score_slack(heat, float(raw[kind].abs().max())), adapter.highest(heat)
+    kernel = int(adapter.head.test_cfg['local_maximum_kernel'])
+    around = F.unfold(F.pad(heat.flatten(0, 1)[:, None], [(kernel - 1) // 2] * 4, value=-1.0), kernel)
+    around[:, kernel * kernel // 2] = -1.0
+    near = (heat - around.amax(dim=1).view_as(heat)).abs() <= 2 * slack
+    present = torch.where((highest == heat) | near, heat, torch.zeros_like(heat))
+    count = min(limit + CORNERS + int(near.flatten(1).sum(dim=1).amax()), present[0].numel())
+    corners = adapter.corners(present, raw[2 + kind], raw[4 + kind], sizes, count)
+    peak, doubtful, margin = (part.flatten(1).gather(1, corners.cells) for part in (highest == heat, near, slack))
+    of_eager = adapter.peaks(heat).flatten(1).topk(limit, dim=1).indices
+    low, high = corners.scores - margin, corners.scores + margin
+    sure = peak & ~doubtful
+    # A corner is chosen where fewer than `limit` others are ahead.
+    ahead = (high[:, None] >= low[..., None]).sum(dim=2) - 1
+    surely_ahead = ((low[:, None] > high[..., None]) & sure[:, None]).sum(dim=2)
+    return Known(corners, (corners.cells[..., None] == of_eager[:, None]).any(dim=2) & peak, sure & (ahead < limit), surely_ahead < limit)
