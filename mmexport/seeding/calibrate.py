@@ -19,7 +19,7 @@ CLASS_LAYERS = ('conv_seg', 'fc_seg', 'cls_seg', 'mask_norm')
 # Of a dense head that detects: the mean of the logits, which leaves some per cent of them over a threshold of 0.05; the spread of deltas.
 LOGIT_MEAN, DELTA_STD = -9.0, 0.5
 # Of the tags of corners: two that are nearer than 0.5 belong together.
-TAG_STD = 1.0
+TAG_STD = 0.25
 # The largest logit that a class has on the scenes.
 LARGEST = 4.0
 # On pictures that were not calibrated on: the sigmoid of a logit over 16 is 1.0 in float32, and rows that tie have no order.
