@@ -13,7 +13,7 @@ from ...registry import ADAPTERS
 from ..base import Adapter
 from ..image_metas import image_metas
 from ..specs import OutputSpec
-from .boxes.decoders import METHODS, decoder_of, owners
+from .boxes.decoders import METHODS, decoder_of, owner_of, owners
 from .boxes.evidence import close_calls, scale_of
 from .boxes.suppression import GREEDY, SOFT, check_suppression, kept, limit_of
 
@@ -56,6 +56,9 @@ class Detection(Adapter):
             raise UnsupportedModelError(f'{type(self.head).__name__} decodes by its own {", ".join(METHODS)} (of '
                                         f'{", ".join(owners(self.head))}), which mmexport does not know: use --outputs raw')
         check_suppression(self.head.test_cfg, GREEDY, SOFT)
+        if int(self.head.test_cfg.get('max_per_img', 1)) <= 0 and owner_of(self.head, '_bbox_post_process') == 'BaseDenseHead':
+            raise UnsupportedModelError(f'test_cfg.max_per_img is {self.head.test_cfg.max_per_img}, with which mmdet drops the last box of '
+                                        'each picture: set it, or use --outputs raw')
 
     def _part(self, name: str) -> Any:
         return getattr(self.model, name)

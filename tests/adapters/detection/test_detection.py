@@ -154,6 +154,13 @@ def test_an_unknown_mask_head_of_queries_is_refused() -> None:
 
 
 @pytest.mark.parametrize(('name', 'part'), [('retinanet', 'bbox_head'), ('faster_rcnn', 'rpn_head'), ('paa', 'bbox_head')])
+def test_config_without_a_limit_of_rows_is_refused() -> None:
+    model = copy.deepcopy(seeded_detector('retinanet'))
+    model.bbox_head.test_cfg.max_per_img = -1
+    with pytest.raises(UnsupportedModelError, match='max_per_img is -1, with which mmdet drops the last box'):
+        build_adapter(model)
+
+
 def test_config_without_a_limit_of_candidates_is_refused(name: str, part: str) -> None:
     model = copy.deepcopy(seeded_detector(name))
     getattr(model, part).test_cfg['nms_pre'] = -1

@@ -50,7 +50,7 @@ def soft_settings(cfg: Mapping[str, Any]) -> SoftNms | None:
     if 'iou_thr' in given:
         given['iou_threshold'] = given.pop('iou_thr')
     if unknown := given.keys() - {*SoftNms._fields}:
-        raise UnsupportedModelError(f'test_cfg.nms has {", ".join(sorted(unknown))}, which mmcv\'s soft_nms does not take')
+        raise UnsupportedModelError(f'test_cfg.nms has {", ".join(sorted(unknown))}, which mmexport does not know of soft_nms')
     method = str(given.get('method', METHODS[SoftNms().method]))
     if method not in METHODS:
         raise UnsupportedModelError(f'test_cfg.nms has the method {method!r}; mmcv knows {", ".join(METHODS)}')
