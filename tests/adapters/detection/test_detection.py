@@ -153,7 +153,6 @@ def test_an_unknown_mask_head_of_queries_is_refused() -> None:
         build_adapter(model)
 
 
-@pytest.mark.parametrize(('name', 'part'), [('retinanet', 'bbox_head'), ('faster_rcnn', 'rpn_head'), ('paa', 'bbox_head')])
 def test_config_without_a_limit_of_rows_is_refused() -> None:
     model = copy.deepcopy(seeded_detector('retinanet'))
     model.bbox_head.test_cfg.max_per_img = -1
@@ -161,6 +160,7 @@ def test_config_without_a_limit_of_rows_is_refused() -> None:
         build_adapter(model)
 
 
+@pytest.mark.parametrize(('name', 'part'), [('retinanet', 'bbox_head'), ('faster_rcnn', 'rpn_head'), ('paa', 'bbox_head')])
 def test_config_without_a_limit_of_candidates_is_refused(name: str, part: str) -> None:
     model = copy.deepcopy(seeded_detector(name))
     getattr(model, part).test_cfg['nms_pre'] = -1
