@@ -10,9 +10,9 @@ OPTIONS = ('group', 'stats_mode')
 
 
 def without_process_group(node: Any) -> Any:
-    """Name torch's synchronised BatchNorm instead of mmcv's in a part of a config, in place, and return it.
+    """Return a part of a config with torch's synchronised BatchNorm instead of mmcv's.
 
-    Weights have the same names.
+    It is changed in place. Weights have the same names.
     """
     if isinstance(node, dict):
         kind = node.get('type')

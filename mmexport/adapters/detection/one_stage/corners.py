@@ -86,7 +86,10 @@ class CornerDetection(Detection):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the test_cfg with the older name of `nms`, and without a threshold of scores, which the head does not read."""
+        """Return the test_cfg as suppression reads it.
+
+        `nms` has an older name, too; the head reads no threshold of scores.
+        """
         cfg = dict(self.head.test_cfg)
         return {**cfg, 'nms': cfg.get('nms', cfg.get('nms_cfg')), 'score_thr': -1.0, 'min_bbox_size': -1}
 
