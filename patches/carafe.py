@@ -44,7 +44,12 @@ class FpnCarafeSizes(Patch):
     upstream = 'mmdet 3.3.0'
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda module, a, b: a + b[:, :, :a.shape[2], :a.shape[3]]
+        return lambda module, a, b: a + cut(cut(b, 2, a.shape[2]), 3, a.shape[3])
+
+
+def cut(values: Tensor, axis: int, size: Any) -> Tensor:
+    """Return the first `size` elements along `axis`; a slice would ask of open sizes whether there are as many."""
+    return values.index_select(axis, torch.arange(size, device=values.device))
 
 
 def reassembled(features: Tensor, masks: Tensor, kernel: int, groups: int, scale: int) -> Tensor:
