@@ -15,6 +15,7 @@ from ..image_metas import image_metas
 from ..specs import OutputSpec
 from .boxes.decoders import METHODS, decoder_of, owner_of, owners
 from .boxes.evidence import close_calls, scale_of
+from .boxes.filling import filled
 from .boxes.suppression import GREEDY, SOFT, check_suppression, kept, limit_of
 
 # Detections and classes that seeded weights give on each scene.
@@ -158,8 +159,3 @@ class Detection(Adapter):
 def on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Move `tensors` to the CPU."""
     return {name: tensor.cpu() for name, tensor in tensors.items()}
-
-
-def filled(rows: Tensor, count: int) -> Tensor:
-    """Return `rows`, followed by zeros, `count` in all."""
-    return torch.cat([rows, rows.new_zeros((count - len(rows), *rows.shape[1:]))])

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..detection.boxes.evidence import score_slack
+from ..detection.boxes.filling import stacked
 from ..detection.pasting import within
 from ..specs import LOGIT_TOLERANCE, STEEPEST
 from .masks import MASKS, at, largest_logit
@@ -54,16 +55,15 @@ def evidence_of(adapter: SOLO, raw: tuple[Tensor, ...], image: Tensor, sizes: Te
     edges, slacks, others, counts = zip(*(
         _doubts(cfg, locations.masks[number].flatten(1), least.double(), [part[number].double() for part in scores[:2]],
                 [part[number] for part in scores[2:]], slack, rows, number) for number in range(len(rows.num))), strict=True)
-    longest = max([len(part) for part in others] + [1])
-    filled = torch.stack([torch.cat([part, part.new_full((longest - len(part), 4), -1.0)]) for part in others])
+    maybe = stacked(others)
     there = (torch.arange(rows.places.shape[1], device=image.device) < rows.num[:, None])[..., None, None]
     whole, of_maybe = (adapter.in_picture(at(locations.masks, places), image.shape[2:], sizes)
-                       for places in (rows.places, filled[..., 3].clamp(min=0).long()))
+                       for places in (rows.places, maybe[..., 3].clamp(min=0).long()))
     near, maybe_near = ((each - float(cfg.mask_thr)).abs() <= slack for each in (whole, of_maybe))
     maybe_masks = of_maybe > float(cfg.mask_thr)
     if sizes is not None:
         near, maybe_near, maybe_masks = (within(each, sizes) for each in (near, maybe_near, maybe_masks))
-    return {'mask_near': near & there, 'edge_rows': torch.stack(edges), 'row_slack': torch.stack(slacks), 'maybe': filled[..., :3],
+    return {'mask_near': near & there, 'edge_rows': torch.stack(edges), 'row_slack': torch.stack(slacks), 'maybe': maybe[..., :3],
             'maybe_masks': maybe_masks, 'maybe_near': maybe_near, 'least_num': torch.stack(counts)}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..loops import looped
 from ..op import form_of
 
 BLOCK = 128
@@ -44,7 +45,7 @@ def first_kept(boxes: Tensor, candidates: Tensor, iou_threshold: float, limit: i
     if torch.jit.is_tracing() or form_of('nms') == 'script':
         index, count = _scripted()(*state, padded, taking, end, threshold, shift)
     else:
-        index, count = _looped(state, (padded, taking, end, threshold, shift))
+        *_, index, count = looped(_boxes_left, _step_of, state, (padded, taking, end, threshold, shift))
     return index[:, :limit], count
 
 
@@ -105,19 +106,11 @@ def _scripted() -> Any:
     return torch.jit.script(_loop)
 
 
-def _looped(state: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-    from ...compat.torch_internals import while_loop
-    limit = state[2].shape[1] - 1
+def _boxes_left(start: Tensor, stays: Tensor, kept: Tensor, index: Tensor, count: Tensor, boxes: Tensor, taking: Tensor, end: Tensor,
+                *_: Tensor) -> Tensor:
+    return (start < end) & (count < kept.shape[1] - 1).any()
 
-    def boxes_left(start: Tensor, stays: Tensor, kept: Tensor, index: Tensor, count: Tensor, *others: Tensor) -> Tensor:
-        return (start < others[2]) & (count < limit).any()
 
-    def step(start: Tensor, stays: Tensor, kept: Tensor, index: Tensor, count: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        boxes, taking, _, threshold, offset = others
-        # The operator does not take a tensor that is handed through.
-        return (*_step(start, stays, kept, index, count, boxes, taking, threshold, offset), *(other.clone() for other in others))
-
-    # Also the strides of an axis of size 1 must be those that a step returns.
-    carried = tuple(part.clone(memory_format=torch.contiguous_format) for part in (*state, *others))
-    _, _, _, index, count, *_ = while_loop(boxes_left, step, carried)
-    return index, count
+def _step_of(*carried: Tensor) -> tuple[Tensor, ...]:
+    # Only the condition reads the end.
+    return _step(*carried[:7], *carried[8:])

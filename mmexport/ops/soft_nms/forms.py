@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..loops import looped
 from ..nms.forms import pairwise
 from ..op import form_of
 
 # Ways to lower a score, by mmcv's number.
 METHODS = ('naive', 'linear', 'gaussian')
-LINEAR, GAUSSIAN = 1, 2
+LINEAR = 1
 
 
 class SoftNms(NamedTuple):
@@ -66,7 +67,7 @@ def softly_kept(boxes: Tensor, scores: Tensor, candidates: Tensor, settings: Sof
     if torch.jit.is_tracing() or form_of('soft_nms') == 'script':
         index, values, count = _scripted()(*state, padded, *numbers)
     else:
-        index, values, count = _looped(state, (padded, *numbers))
+        *_, index, values, count = looped(_boxes_left, _step, state, (padded, *numbers))
     return index, values, count
 
 
@@ -110,18 +111,5 @@ def _scripted() -> Any:
     return torch.jit.script(_loop)
 
 
-def _looped(state: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    from ...compat.torch_internals import while_loop
-    limit = state[2].shape[1]
-
-    def boxes_left(step: Tensor, left: Tensor, *_: Tensor) -> Tensor:
-        return (step < limit) & (left >= 0).any()
-
-    def body(*carried: Tensor) -> tuple[Tensor, ...]:
-        # The operator does not take a tensor that is handed through.
-        return (*_step(*carried), *(other.clone() for other in carried[5:]))
-
-    # Also the strides of an axis of size 1 must be those that a step returns.
-    carried = tuple(part.clone(memory_format=torch.contiguous_format) for part in (*state, *others))
-    _, _, index, values, count, *_ = while_loop(boxes_left, body, carried)
-    return index, values, count
+def _boxes_left(step: Tensor, left: Tensor, index: Tensor, *_: Tensor) -> Tensor:
+    return (step < index.shape[1]) & (left >= 0).any()

@@ -61,6 +61,15 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize('method', ['linear', 'gaussian', 'naive'])
+def test_soft_suppression_is_that_of_mmdet(method: str) -> None:
+    adapter, expected, evidence, image = outputs('retinanet', nms=dict(type='soft_nms', method=method, min_score=0.05))
+    with torch.no_grad():
+        read = adapter.read(run_test_step_on(adapter, image))
+    result = compare_detections(expected, read, evidence, 1e-5)
+    assert result.get('problem') is None and result['beyond'] == 0 and result['metrics']['rows'] > 20, result
+
+
 @pytest.mark.parametrize('change', CHANGES)
 def test_settings_are_followed_and_another_setting_fails(change: str) -> None:
     """ATSS gives fewer than 100 rows, so that every setting shows."""

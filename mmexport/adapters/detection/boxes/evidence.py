@@ -15,6 +15,7 @@ from torch import Tensor
 from ....ops.nms.forms import first_kept
 from ...specs import LOGIT_TOLERANCE
 from .candidates import Candidates, with_near_ones
+from .filling import stacked
 from .overlapping import ROUNDING, overlapping
 from .soft_evidence import soft_close_calls
 from .suppression import Kept, limit_of, places_kept, soft_settings, sorted_candidates, threshold_of
@@ -74,8 +75,7 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float | T
         others = doubtful.clone()
         others[order] = False
         maybe.append(torch.cat([rows.boxes[others], torch.stack([rows.scores, rows.labels.to(boxes), slack], dim=1)[others]], dim=1))
-    longest = max([len(part) for part in maybe] + [1])
-    filled = torch.stack([torch.cat([part, part.new_full((longest - len(part), 7), -1.0)]) for part in maybe])
+    filled = stacked(maybe)
     return {'unsure': torch.stack(unsure), 'maybe': filled[..., :6], 'row_slack': slacks.gather(1, index),
             'maybe_slack': filled[..., 6].clamp(min=0), 'least_num': torch.stack(least_num)}
 

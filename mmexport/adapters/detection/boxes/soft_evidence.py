@@ -19,6 +19,7 @@ from ....ops.nms.forms import pairwise
 from ....ops.soft_nms import METHODS, SoftNms
 from ....ops.soft_nms.forms import lowered
 from .candidates import Candidates, with_near_ones
+from .filling import filled, stacked
 from .overlapping import ROUNDING, slack_of_overlaps
 from .suppression import Kept, limit_of, sorted_candidates
 
@@ -53,10 +54,9 @@ def soft_close_calls(candidates: Candidates, cfg: Mapping[str, Any], soft: SoftN
         found.append(_of_picture(rows, boxes, certain, margin, soft, not cfg['nms'].get('class_agnostic', False), order, scores,
                                  limit_of(cfg)))
     flags, row_slack, others, least = zip(*found, strict=True)
-    longest = max([len(part) for part in others] + [1])
-    filled = torch.stack([torch.cat([part, part.new_full((longest - len(part), 7), -1.0)]) for part in others])
-    evidence = {'unsure': torch.stack(flags), 'maybe': filled[..., :6].float(), 'row_slack': torch.stack(row_slack).float(),
-                'maybe_slack': filled[..., 6].clamp(min=0).float(), 'least_num': torch.stack(least)}
+    maybe = stacked(others)
+    evidence = {'unsure': torch.stack(flags), 'maybe': maybe[..., :6].float(), 'row_slack': torch.stack(row_slack).float(),
+                'maybe_slack': maybe[..., 6].clamp(min=0).float(), 'least_num': torch.stack(least)}
     return {name: value.to(candidates.boxes.device) for name, value in evidence.items()}
 
 
@@ -85,7 +85,7 @@ def _of_picture(rows: Candidates, boxes: Tensor, sure: Tensor, slack: Tensor, so
     maybe = others & rows.valid & (high >= soft.min_score) & (surely_ahead < limit)
     row_slack = torch.maximum(high[order] - eager, eager - low[order])
     listed = torch.stack([(high + low) / 2, rows.labels.double(), (high - low) / 2], dim=1)
-    return (_filled(unsure[order], limit), _filled(row_slack, limit), torch.cat([rows.boxes.double(), listed], dim=1)[maybe],
+    return (filled(unsure[order], limit), filled(row_slack, limit), torch.cat([rows.boxes.double(), listed], dim=1)[maybe],
             (sure & (low >= soft.min_score)).sum().clamp(max=limit))
 
 
@@ -159,7 +159,3 @@ def _stopped(start: Tensor, factors: Tensor, levels: Tensor, stop_over: bool) ->
 def _how_many_over(values: Tensor, limits: Tensor) -> Tensor:
     """Return how many of `values` are at least each of `limits`."""
     return len(values) - torch.searchsorted(values.sort().values, limits)
-
-
-def _filled(values: Tensor, count: int) -> Tensor:
-    return torch.cat([values, values.new_zeros(count - len(values))])

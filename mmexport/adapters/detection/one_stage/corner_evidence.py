@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from ....ops.ranking import rows_at
 from ....ops.sigmoid import sigmoid
@@ -33,7 +32,7 @@ class Known(NamedTuple):
 def doubts_of_pairs(adapter: CornerDetection, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
     """Return what `evidence.close_calls` returns. Pairs of which rounding may make one, or end one, are in doubt."""
     first, second = (_known(adapter, raw, kind, sizes) for kind in (0, 1))
-    stride = float((sizes / torch.tensor(raw[0].shape[2:], device=sizes.device)).max())
+    stride = float(adapter.scale_of(raw[0], sizes).max())
     near = 2 * LOGIT_TOLERANCE * stride * float(torch.stack([part.abs().max() for part in raw[4:6]]).max())
     close = 2 * LOGIT_TOLERANCE * float(torch.stack([part.abs().max() for part in raw[2:4]]).max())
     pairs = adapter.pairs(first.corners, second.corners, near, close)
@@ -55,10 +54,7 @@ def _known(adapter: CornerDetection, raw: tuple[Tensor, ...], kind: int, sizes: 
     """Return the corners of one kind that eager or a file may choose."""
     heat, limit = sigmoid(raw[kind]), int(adapter.head.test_cfg['corner_topk'])
     slack, highest = score_slack(heat, float(raw[kind].abs().max())), adapter.highest(heat)
-    kernel = int(adapter.head.test_cfg['local_maximum_kernel'])
-    around = F.unfold(F.pad(heat.flatten(0, 1)[:, None], [(kernel - 1) // 2] * 4, value=-1.0), kernel)
-    around[:, kernel * kernel // 2] = -1.0
-    near = (heat - around.amax(dim=1).view_as(heat)).abs() <= 2 * slack
+    near = adapter.nearly_tied(heat, slack)
     present = torch.where((highest == heat) | near, heat, torch.zeros_like(heat))
     count = min(limit + CORNERS + int(near.flatten(1).sum(dim=1).amax()), present[0].numel())
     corners = adapter.corners(present, raw[2 + kind], raw[4 + kind], sizes, count)

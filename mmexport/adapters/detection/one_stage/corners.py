@@ -4,24 +4,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from ....errors import UnsupportedModelError
 from ....ops.ranking import rows_at
 from ....ops.sigmoid import sigmoid
 from ....registry import ADAPTERS
-from ...base import Adapter
 from ..boxes.candidates import Candidates
-from ..boxes.decoders import owner_of
 from ..boxes.dense import rows_of
 from ..boxes.suppression import GREEDY, SOFT, check_suppression, places_kept, rows_kept
-from ..detection import Detection
 from .corner_evidence import doubts_of_pairs
+from .heatmaps import HeatmapDetection
 
-HEAD = 'CornerHead'
-# The methods that are replaced here, all of `HEAD`.
-METHODS = ('predict_by_feat', '_predict_by_feat_single', '_decode_heatmap', '_bboxes_nms')
 # Pairs that are suppressed among: upstream's default.
 PAIRS = 1000
 
@@ -55,7 +48,7 @@ class Pairs(NamedTuple):
 
 
 @ADAPTERS.register_module()
-class CornerDetection(Detection):
+class CornerDetection(HeatmapDetection):
     """Give the boxes of CornerNet.
 
     ``raw``, of the head's last level: `top_left_0` and `bottom_right_0` (N, C, h, w), logits, `top_left_tags_0` and `bottom_right_tags_0`
@@ -67,21 +60,12 @@ class CornerDetection(Detection):
 
     task = 'detection (corners)'
     map_names = ('top_left', 'bottom_right', 'top_left_tags', 'bottom_right_tags', 'top_left_offsets', 'bottom_right_offsets')
-
-    @classmethod
-    def variant(cls, option: str) -> type[Adapter] | None:
-        return None
-
-    @classmethod
-    def matches(cls, model: nn.Module) -> bool:
-        head = getattr(model, 'bbox_head', None)
-        return hasattr(model, 'extract_feat') and all(hasattr(head, name) for name in (*METHODS, 'tl_heat', 'tl_emb'))
+    known = 'CornerHead'
+    methods = ('predict_by_feat', '_predict_by_feat_single', '_decode_heatmap', '_bboxes_nms')
+    attributes = ('tl_heat', 'tl_emb')
 
     def check_head(self) -> None:
-        for name in METHODS:
-            if (owner := owner_of(self.head, name)) != HEAD:
-                raise UnsupportedModelError(f'{type(self.head).__name__} decides by a {name} of {owner}, which mmexport does not know: use '
-                                            '--outputs raw')
+        super().check_head()
         check_suppression(self.settings, GREEDY, SOFT)
 
     @property
@@ -97,10 +81,6 @@ class CornerDetection(Detection):
     def count(self) -> int:
         """Return how many pairs are candidates."""
         return min(PAIRS, int(self.head.test_cfg['corner_topk']) ** 2)
-
-    def unscaled(self, size: tuple[int, int]) -> dict[str, Any]:
-        # The test pipeline centres a picture in its padding, and `border` says where it begins and ends.
-        return dict(super().unscaled(size), border=(0, size[0], 0, size[1]))
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
         # Levels before are for training.
@@ -126,27 +106,13 @@ class CornerDetection(Detection):
     def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
         return doubts_of_pairs(self, raw, sizes)
 
-    def highest(self, heat: Tensor) -> Tensor:
-        """Return the highest score around each position."""
-        kernel = int(self.head.test_cfg['local_maximum_kernel'])
-        return F.max_pool2d(heat, kernel, stride=1, padding=(kernel - 1) // 2)
-
-    def peaks(self, heat: Tensor) -> Tensor:
-        """Return the scores of the local maxima; the others are zero."""
-        return torch.where(self.highest(heat) == heat, heat, torch.zeros_like(heat))
-
     def corners(self, heat: Tensor, tags: Tensor, offsets: Tensor, sizes: Tensor, count: int) -> Corners:
         """Return the best `count` corners of a map of scores (N, C, h, w)."""
-        height, width = heat.shape[2:]
         scores, cells = heat.flatten(1).topk(count, dim=1)
-        labels = torch.div(cells, height * width, rounding_mode='floor')
-        # ``%`` with a size that is open does not convert to ONNX (torch 2.13.0).
-        position = cells - labels * (height * width)
-        row = torch.div(position, width, rounding_mode='floor')
-        offset, tag = (rows_at(rows_of(part, channels), position) for part, channels in ((offsets, 2), (tags, 1)))
-        scale = sizes / torch.stack([scores.new_zeros(scores.shape[0]) + side for side in (height, width)], dim=1)
-        places = (torch.stack([position - row * width, row], dim=2) + offset) * scale.flip(1)[:, None]
-        return Corners(scores, cells, labels, places.clamp(min=0), tag[..., 0])
+        position = self.position_of(cells, *heat.shape[2:])
+        offset, tag = (rows_at(rows_of(part, channels), position.place) for part, channels in ((offsets, 2), (tags, 1)))
+        places = (torch.stack([position.column, position.row], dim=2) + offset) * self.scale_of(heat, sizes)[:, None]
+        return Corners(scores, cells, position.labels, places.clamp(min=0), tag[..., 0])
 
     def pairs(self, first: Corners, second: Corners, near: float, close: float) -> Pairs:
         """Return every pair of a corner of `first` and one of `second`.

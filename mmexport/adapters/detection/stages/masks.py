@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ....utils.override import override
 from ..boxes.decoders import owner_of
-from ..detection import filled
+from ..boxes.filling import filled
 from .points import POINTS, has_points, refined, sides
 from .regions import HYBRID, Features, rois_of, stages_of
 from .regions import ROI_HEADS as BOX_HEADS

@@ -78,7 +78,8 @@ class TwoStage(RoiMasks):
             parts.append((roi_head.grid_head, grid.METHODS, grid.HEADS))
         # A head of points samples its masks from one map.
         of_masks = masks.extractors_of(roi_head) if self.has_masks and not has_points(roi_head) else []
-        check_extractors([*extractors_of(roi_head), *of_masks, *([roi_head.semantic_roi_extractor] if has_semantic(roi_head) else [])])
+        of_semantic = [extractor for purpose in ('bbox', 'mask') for extractor in semantic_extractors(roi_head, purpose)]
+        check_extractors([*extractors_of(roi_head), *of_masks, *of_semantic])
         for part, methods, known in parts:
             check_owners(part, methods, known)
         check_suppression(rpn.test_cfg, GREEDY)
