@@ -16,9 +16,9 @@ from mmexport.registry import PATCHES
 class MergeCells(Patch):
     """Pool a map by the ratio of its size to another one's.
 
-    Levels of a pyramid keep it at every size of the picture. mmcv asks whether the sides divide, and pads by ``math.ceil(h / target_h)``:
-    under torch.export that is a formula of floats that no format holds. Here the ratio is a whole number that is checked when the program
-    runs, and the padding is what is left.
+    mmcv asks whether the sides divide, and pads by ``math.ceil(h / target_h)``: under torch.export that is a formula of floats that no
+    format holds, and the kernel of ``max_pool2d`` is a constant. Here the ratio is a whole number, the padding is what is left, and windows
+    are dimensions of their own, so that the ratio may change with the size.
 
     Source: mmcv/ops/merge_cells.py, ``BaseMergeCell._resize``.
     """
@@ -36,8 +36,8 @@ def _resize(cell: Any, x: Tensor, size: Sequence[Any]) -> Tensor:
         return x
     if height < size[0] or (height == size[0] and width < size[1]):
         return F.interpolate(x, size=(size[0], size[1]), mode=cell.upsample_mode)
-    kernel = [int(ceil_div(side, target)) for side, target in zip((height, width), size, strict=True)]
+    kernel = [ceil_div(side, target) for side, target in zip((height, width), size, strict=True)]
     # What upstream pads with zeros, half of it on each side; nothing where the sides divide.
     bottom, right = (times * target - side for times, target, side in zip(kernel, size, (height, width), strict=True))
     padded = F.pad(x, (right // 2, right - right // 2, bottom // 2, bottom - bottom // 2))
-    return F.max_pool2d(padded, kernel, stride=kernel)
+    return padded.reshape(*x.shape[:2], size[0], kernel[0], size[1], kernel[1]).amax((3, 5))
