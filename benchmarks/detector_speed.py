@@ -1,7 +1,8 @@
-"""Time the files of detectors against mmdet's own ``predict``, and suppression against mmcv's; only with compiled mmcv is that a figure.
+"""Time the files of detectors against mmdet's own ``predict``; only with compiled mmcv is that a figure.
 
 Each detector is exported and verified at full size with seeded weights and `final` outputs, then timed in turn in a process of its own.
-A file is timed with the way back to mmdet's results, which pastes masks into the picture: so eager's ``predict`` does.
+A file is timed with the way back to mmdet's results, which pastes masks into the picture: so eager's ``predict`` does. The calls of
+suppression, RoIAlign and deformable convolution that a file makes are timed alone, too; these ops against mmcv's: op_speed.py.
     python benchmarks/detector_speed.py --out benchmarks/results/detector_speed.json
     python benchmarks/detector_speed.py --configs retinanet_r50 --formats torchscript --rounds 5 --out /tmp/speed.json
 """
@@ -11,6 +12,9 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +23,21 @@ from formats import PAUSE, last, spread
 from rounds import Others, in_turn, paired
 
 CONFIGS = {'retinanet_r50': 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py', 'rtmdet_s': 'mmdet::rtmdet/rtmdet_s_8xb32-300e_coco.py',
-           'mask_rcnn_r50': 'mmdet::mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py'}
+           'mask_rcnn_r50': 'mmdet::mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py',
+           'faster_rcnn_r50_dcn': 'mmdet::dcn/faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco.py',
+           'faster_rcnn_r50_dcnv2': 'mmdet::dcnv2/faster-rcnn_r50-mdconv-c3-c5_fpn_1x_coco.py'}
 FORMATS = ('torchscript', 'onnx', 'openvino', 'torch_export')
-# Of suppression alone: how many boxes, and how they lie.
-COUNTS, CROWDS = (1000, 5000), ('clustered', 'sparse', 'chained')
+# Where a detector calls our forms of mmcv's ops: module and function.
+OPS = {'suppression': ('mmexport.adapters.detection.boxes.suppression', 'first_kept'),
+       'RoIAlign': ('mmexport.patches.roi_align', 'roi_align'),
+       'deformable convolution': ('mmexport.patches.deformable_conv', 'deform_conv2d')}
 
 
 def main() -> int:
     args = parse()
     quiet()
     if args.time:
-        print(json.dumps(suppression(args) if args.time == 'suppression' else measured(args.time, args)))
+        print(json.dumps(measured(args.time, args)))
         return 0
     rows = []
     for name in args.configs:
@@ -37,7 +45,6 @@ def main() -> int:
         rows.append(dict(config=name, **(apart(name, args) if reason is None else dict(reason=reason))))
         print(json.dumps(rows[-1])[:400], flush=True)
         write(args.out, rows, size=args.size, rounds=args.rounds, outputs='final')
-    write(args.out, rows, size=args.size, rounds=args.rounds, outputs='final', suppression=apart('suppression', args))
     return 0
 
 
@@ -99,80 +106,55 @@ def measured(name: str, args: argparse.Namespace) -> dict[str, Any]:
         samples = adapter.data_samples(image)
         contestants = {'eager': lambda image: model.predict(image, samples), **{  # type: ignore[operator]
             form: deployed(args.work_dir / name / form, [sample.metainfo for sample in samples]) for form in args.formats}}
-        contestants['suppression'], counts = suppressing(adapter, image)
+        ops = calls_of(adapter, image)
+        contestants.update({op: repeated(calls) for op, calls in ops.items()})
         others = Others()
         seconds = in_turn(contestants, image, args.rounds, time.perf_counter, lambda: time.sleep(PAUSE))
         load_of_others = others.load()
     return dict(threads=torch.get_num_threads(), others=load_of_others, eager=spread(seconds['eager']),
                 formats={form: dict(ratio=paired(seconds, form), **spread(seconds[form])) for form in args.formats},
-                suppression=dict(boxes=counts, share_of_torchscript=paired(seconds, 'suppression', 'torchscript')
-                                 if 'torchscript' in args.formats else None, **spread(seconds['suppression'])))
+                ops={op: dict(calls=len(calls), share_of_torchscript=paired(seconds, op, 'torchscript') if 'torchscript' in args.formats
+                              else None, **spread(seconds[op])) for op, calls in ops.items()})
 
 
-def suppressing(adapter: Any, image: Any) -> tuple[Any, list[int]]:
-    """Return what suppresses the detector's own boxes of `image` in TorchScript, and how many boxes each call gets."""
-    import torch
-
+def calls_of(adapter: Any, image: Any) -> dict[str, list[tuple[Callable[..., Any], tuple[Any, ...]]]]:
+    """Return by op the calls that a detector makes on `image`, each traced, with its arguments."""
     from mmexport import patched
-    from mmexport.adapters.detection.boxes import suppression as place
-    calls: list[tuple[Any, ...]] = []
-    original = place.first_kept
+    from mmexport.utils.override import override
+    calls: dict[str, list[tuple[Any, ...]]] = {op: [] for op in OPS}
+    with patched('auto'), ExitStack() as recording:
+        originals = {}
+        for op, (place, name) in OPS.items():
+            module = import_module(place)
+            originals[op] = getattr(module, name)
 
-    def recorded(*args: Any) -> Any:
-        calls.append(args)
-        return original(*args)
+            def recorded(*args: Any, op: str = op) -> Any:
+                calls[op].append(args)
+                return originals[op](*args)
 
-    place.first_kept = recorded
-    try:
-        with patched('auto'):
-            adapter(image)
-    finally:
-        place.first_kept = original
-    traced = [(torch.jit.trace(lambda boxes, taking, rest=rest: original(boxes, taking, *rest), (boxes, taking), check_trace=False),
-               boxes, taking) for boxes, taking, *rest in calls]
-    return lambda _: [run(boxes, taking) for run, boxes, taking in traced], [boxes.shape[1] for _, boxes, _ in traced]
+            recording.enter_context(override(module, name, recorded))
+        adapter(image)
+    return {op: [traced(originals[op], args) for args in of_op] for op, of_op in calls.items() if of_op}
 
 
-def suppression(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the times of suppression in TorchScript over mmcv's ``nms``, by number and kind of boxes."""
+def traced(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return a function traced, and its tensors, in lists too; other arguments are constants of the trace."""
     import torch
+    values, tree = torch.utils._pytree.tree_flatten(args)
+    places = [number for number, value in enumerate(values) if isinstance(value, torch.Tensor)]
 
-    from mmexport.compat import provide_mmcv_ext
-    from mmexport.ops.nms import first_kept
-    provide_mmcv_ext()
-    from mmcv.ops import nms
+    def run(*tensors: Any) -> Any:
+        filled = list(values)
+        for place, tensor in zip(places, tensors, strict=True):
+            filled[place] = tensor
+        return function(*torch.utils._pytree.tree_unflatten(filled, tree))
 
-    def suppressed(boxes: Any, taking: Any) -> Any:
-        return first_kept(boxes, taking, 0.5, 100)
-
-    rows = []
-    for count in COUNTS:
-        for kind in CROWDS:
-            boxes = crowd(kind, count)
-            scores = torch.linspace(1, 0.1, count)
-            taking = torch.ones(1, count, dtype=torch.bool)
-            with torch.no_grad():
-                ours = torch.jit.trace(suppressed, (boxes[None], taking), check_trace=False)
-                contestants = {'mmcv': lambda _, boxes=boxes, scores=scores: nms(boxes, scores, 0.5)[1][:100],
-                               'ours': lambda _, boxes=boxes[None], taking=taking, ours=ours: ours(boxes, taking)}
-                index, found = ours(boxes[None], taking)
-                same = torch.equal(contestants['mmcv'](None), index[0, :int(found)])
-                seconds = in_turn(contestants, None, args.rounds, time.perf_counter)
-            rows.append(dict(boxes=count, kind=kind, same=same, ratio=paired(seconds, 'ours', 'mmcv'), mmcv=spread(seconds['mmcv']),
-                             ours=spread(seconds['ours'])))
-    return rows
+    tensors = tuple(values[place] for place in places)
+    return torch.jit.trace(run, tensors, check_trace=False), tensors
 
 
-def crowd(kind: str, count: int) -> Any:
-    """Return boxes (count, 4) in the order of their scores."""
-    import torch
-    generator = torch.Generator().manual_seed(0)
-    if kind == 'chained':
-        left = torch.arange(count) * 4.0
-        return torch.stack([left, torch.zeros(count), left + 10, torch.full((count,), 10.0)], dim=1)
-    centres = torch.rand(20 if kind == 'clustered' else count, 2, generator=generator) * 1000
-    corners = centres[torch.randint(len(centres), (count,), generator=generator)] + torch.randn(count, 2, generator=generator) * 5
-    return torch.cat([corners, corners + 20 + 40 * torch.rand(count, 2, generator=generator)], dim=1)
+def repeated(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Callable[[Any], Any]:
+    return lambda _: [run(*tensors) for run, tensors in calls]
 
 
 if __name__ == '__main__':

@@ -2,8 +2,9 @@
 
     python benchmarks/gpu_acceptance.py --device cuda --out benchmarks/results/gpu-h200.json
 Also: an unpatched trace, to show the fault that the patches answer; latency p50/p95 of eager and artifact with TF32 off and on; peak
-memory; the file on a second device, where there is one; planted device faults before and after fixing (gpu_faults.py). Parity is
-measured with TF32 off. What was not run is absent. With --device cpu --tiny it runs anywhere in minutes.
+memory; the file on a second device, where there is one; planted device faults before and after fixing (gpu_faults.py); our forms of NMS,
+RoIAlign and deformable convolution against mmcv's kernels (op_speed.py). Parity is measured with TF32 off. What was not run is absent.
+With --device cpu --tiny it runs anywhere in minutes.
 """
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import gpu_faults
+import op_speed
 import torch
 from common import CONFIGS, ROOT, quiet, write
 from torch import Tensor, nn
@@ -40,12 +42,20 @@ def main() -> int:
         rows.append(dict(model=name, seconds=round(time.perf_counter() - started, 1), **row))
         write(args.out, rows, device=str(device), card=card(device), tolerance=TOLERANCE, tiny=args.tiny)
         print(f"{name:<22}{'pass' if row['passed'] else 'FAIL'} {row.get('error', '')} {row.get('latency', '')}", flush=True)
+    head = dict(device=str(device), card=card(device), tolerance=TOLERANCE, tiny=args.tiny)
     faults: list[dict[str, Any]] = []
     if not args.no_faults:
         faults = gpu_faults.rows(device)
-        write(args.out, rows, device=str(device), card=card(device), tolerance=TOLERANCE, tiny=args.tiny, faults=faults)
+        head['faults'] = faults
+        write(args.out, rows, **head)
         print(f"planted faults and look-alikes as predicted: {sum(row['passed'] for row in faults)} of {len(faults)}", flush=True)
-    return 0 if all(row['passed'] for row in (*rows, *faults)) else 1
+    ops: list[dict[str, Any]] = []
+    if not args.no_ops:
+        ops = [dict(row, passed=row['error'] < TOLERANCE) for row in op_speed.timed(device, args.calls)]
+        write(args.out, rows, **head, ops=ops)
+        for row in ops:
+            print(f"{row['op']} {row['case']}: {row['ratio']['median']:.2f} of mmcv's time, error {row['error']:.1e}", flush=True)
+    return 0 if all(row['passed'] for row in (*rows, *faults, *ops)) else 1
 
 
 def card(device: torch.device) -> str | None:
@@ -59,6 +69,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument('--models', nargs='*', default=MODELS)
     parser.add_argument('--tiny', action='store_true', help='the small variants that the tests use')
     parser.add_argument('--no-faults', action='store_true', help='leave out the planted device faults')
+    parser.add_argument('--no-ops', action='store_true', help="leave out our forms of mmcv's ops")
     parser.add_argument('--calls', type=int, default=100, help='timed calls of each')
     return parser.parse_args()
 

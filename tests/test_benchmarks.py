@@ -18,7 +18,7 @@ def run(script: str, *args: object) -> subprocess.CompletedProcess[str]:
 
 def test_gpu_acceptance_runs_on_the_cpu(tmp_path: Path) -> None:
     out = tmp_path / 'cpu.json'
-    run('gpu_acceptance.py', '--device', 'cpu', '--tiny', '--no-faults', '--calls', 3, '--out', out)
+    run('gpu_acceptance.py', '--device', 'cpu', '--tiny', '--no-faults', '--no-ops', '--calls', 3, '--out', out)
     content = json.loads(out.read_text())
     assert content['card'] is None
     assert content['versions']['torch']
@@ -39,6 +39,14 @@ def test_planted_device_faults_match_predictions(tmp_path: Path) -> None:
     rows = json.loads(done.stdout.splitlines()[-1])
     assert len(rows) == 22
     assert all(row['passed'] for row in rows), [row for row in rows if not row['passed']]
+
+
+def test_ops_agree_with_mmcv_and_are_timed(tmp_path: Path) -> None:
+    out = tmp_path / 'ops.json'
+    run('op_speed.py', '--rounds', 2, '--boxes', 150, '--out', out)
+    rows = json.loads(out.read_text())['rows']
+    assert [row['op'] for row in rows] == ['NMS'] * 3 + ['RoIAlign'] * 2 + ['DCN', 'DCNv2'] * 2
+    assert all(row['error'] < 1e-4 and row['ratio']['median'] > 0 for row in rows)
 
 
 def test_latency_measures_in_turn(tmp_path: Path) -> None:
