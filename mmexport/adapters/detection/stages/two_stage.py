@@ -76,12 +76,12 @@ class TwoStage(RoiMasks):
                                         'numbers: use --outputs raw')
         if grid.has_grid(roi_head):
             parts.append((roi_head.grid_head, grid.METHODS, grid.HEADS))
+        for part, methods, known in parts:
+            check_owners(part, methods, known)
         # A head of points samples its masks from one map.
         of_masks = masks.extractors_of(roi_head) if self.has_masks and not has_points(roi_head) else []
         of_semantic = [extractor for purpose in ('bbox', 'mask') for extractor in semantic_extractors(roi_head, purpose)]
         check_extractors([*extractors_of(roi_head), *of_masks, *of_semantic])
-        for part, methods, known in parts:
-            check_owners(part, methods, known)
         check_suppression(rpn.test_cfg, GREEDY)
         check_suppression(roi_head.test_cfg, GREEDY, SOFT)
 

@@ -65,7 +65,7 @@ def test_regions_at_a_limit_of_level_or_samples_are_unsure(side: float, doubt: b
 
 
 @pytest.mark.parametrize(('path', 'words'), [
-    ('sabl/sabl-faster-rcnn_r50_fpn_1x_coco.py', 'SABL'),
+    ('sabl/sabl-faster-rcnn_r50_fpn_1x_coco.py', 'SABL'), ('scnet/scnet_r50_fpn_1x_coco.py', 'SCNetRoIHead decides by'),
     ('guided_anchoring/ga-faster-rcnn_r50-caffe_fpn_1x_coco.py', 'makes proposals by')])
 def test_what_is_not_known_is_refused_in_words(path: str, words: str) -> None:
     from mmexport.model.build import build_model
