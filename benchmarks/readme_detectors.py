@@ -12,28 +12,37 @@ RESULTS = ROOT / 'benchmarks' / 'results'
 
 def parts(machine: Callable[[dict[str, Any]], str]) -> dict[str, Callable[[], str]]:
     """Return the parts by the name of their mark; `machine` says where a file was recorded."""
-    return {'detector speed': lambda: speed(machine), 'detectors compiled': lambda: compiled(machine),
-            'whole detectors': lambda: whole(machine)}
+    return {'detector speed': lambda: speed(machine), 'op speed': lambda: ops_alone(machine),
+            'detectors compiled': lambda: compiled(machine), 'whole detectors': lambda: whole(machine)}
 
 
 def speed(machine: Callable[[dict[str, Any]], str]) -> str:
-    """Return the times of files over eager's, the share of suppression, and suppression alone."""
+    """Return the times of files over eager's, and the share of ops that mmcv has kernels for."""
     place = RESULTS / 'detector_speed.json'
     content = json.loads(place.read_text())
     formats = list(dict.fromkeys(name for row in content['rows'] for name in row.get('formats', {})))
-    lines = [f'| detector | eager, s | {" | ".join(formats)} | suppression, share of TorchScript |', '| --- ' * (len(formats) + 3) + '|']
+    ops = list(dict.fromkeys(op for row in content['rows'] for op in row.get('ops', {})))
+    lines = [f'| detector | eager, s | {" | ".join([*formats, *ops])} |', '| --- ' * (len(formats) + len(ops) + 2) + '|']
     for row in content['rows']:
         if 'formats' not in row:
-            lines.append(f"| {row['config']} |" + ' - |' * (len(formats) + 2) + f" {row['reason']}")
+            lines.append(f"| {row['config']} |" + ' - |' * (len(formats) + len(ops) + 1) + f" {row['reason']}")
             continue
         cells = [_ratio(row['formats'][name]['ratio']) if name in row['formats'] else '-' for name in formats]
-        share = row['suppression']['share_of_torchscript']['median']
-        lines.append(f"| {row['config']} | {row['eager']['p50_s']:.2f} | {' | '.join(cells)} | {share:.1%} |")
-    lines += ['', '| boxes | they lie | time over mmcv\'s `nms`, until 100 are kept | mmcv, ms |', '| --- | --- | --- | --- |']
-    lines += [f"| {row['boxes']} | {row['kind']} | {_ratio(row['ratio'])} | {row['mmcv']['p50_s'] * 1000:.1f} |"
-              for row in content['suppression']]
+        cells += [f"{row['ops'][op]['share_of_torchscript']['median']:.1%}" if op in row['ops'] else '-' for op in ops]
+        lines.append(f"| {row['config']} | {row['eager']['p50_s']:.2f} | {' | '.join(cells)} |")
     height, width = content['size']
     return '\n'.join([*lines, '', f"`{place.name}`: {height}x{width}, {content['rounds']} interleaved rounds, wall time, all threads, "
+                      f'{_with_ops(content, machine)}'])
+
+
+def ops_alone(machine: Callable[[dict[str, Any]], str]) -> str:
+    """Return the times of our forms of mmcv's ops over mmcv's, and the errors."""
+    place = RESULTS / 'op_speed.json'
+    content = json.loads(place.read_text())
+    lines = ["| op | case | time over mmcv's | mmcv, ms | error, of the largest value |", '| --- | --- | --- | --- | --- |']
+    lines += [f"| {row['op']} | {row['case']} | {_ratio(row['ratio'])} | {row['mmcv']['p50_s'] * 1000:.1f} | {row['error']:.0e} |"
+              for row in content['rows']]
+    return '\n'.join([*lines, '', f"`{place.name}`: {content['rounds']} interleaved rounds, wall time, {content['threads']} threads, "
                       f'{_with_ops(content, machine)}'])
 
 

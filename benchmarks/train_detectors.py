@@ -32,8 +32,9 @@ SIZE = (128, 192)
 
 def train(name: str, checkpoint: Path) -> dict[str, Any]:
     """Train the model of ``NAME.py`` and write it to `checkpoint`, with the mAP on validation scenes before and after."""
-    from mmexport.model.build import build_model, dataset_meta
+    from mmexport.model.build import build_model
     from mmexport.model.config import load_config
+    from mmexport.model.dataset_meta import dataset_meta
     from mmexport.patching import patched
     torch.manual_seed(0)
     cfg = load_config(CONFIGS / f'{name}.py')

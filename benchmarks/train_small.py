@@ -30,7 +30,8 @@ def train(name: str, checkpoint: Path) -> dict[str, Any]:
     """Train the model of ``NAME.py`` and write it to `checkpoint`, with the mIoU on validation scenes before and after."""
     from mmengine.config import Config
 
-    from mmexport.model.build import build_model, dataset_meta
+    from mmexport.model.build import build_model
+    from mmexport.model.dataset_meta import dataset_meta
     torch.manual_seed(0)
     cfg = Config.fromfile(CONFIGS / f'{name}.py')
     model = build_model(cfg)

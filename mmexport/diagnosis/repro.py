@@ -36,6 +36,8 @@ except ImportError:  # mmcv-lite: nothing below runs a compiled op
 
 {cfg}
 init_default_scope({scope!r})
+if 'semi_test_cfg' in cfg.model:
+    cfg.model = cfg.model.detector
 if 'pretrained' in cfg.model:
     cfg.model.pretrained = None
 torch.manual_seed(0)

@@ -24,6 +24,7 @@ from ..inputs.shapes import open_axes, traced_shape
 from ..model.build import CheckpointOptions, check_device, load_model
 from ..model.checkpoint import LoadReport
 from ..model.config import export_section, levels_of
+from ..model.predictor import predictor
 from ..patching import Applied, Environment, patched
 from ..report.facts import Report
 from ..utils.gc import raised_gc_threshold
@@ -82,7 +83,8 @@ class Exporter:
         self.section = export_section(cfg)
         self.levels = levels_of(self.section)
         self.device = check_device(device)
-        self.options, self.checking, self.samples, self.model, self.diagnose = options, checking, samples, model, diagnose
+        self.options, self.checking, self.samples, self.diagnose = options, checking, samples, diagnose
+        self.model = None if model is None else predictor(model)
         self.fit, self.reference, self.fix, self.more_pictures = fit, reference, fix, more_pictures
         self.backends = build_backends(self.section['backends'])
         self.tolerance = float(self.section['verify']['tolerance']['scale'])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, InputError
+from ..model.predictor import predictor_section
 from .size_rules import SizeRules
 
 if TYPE_CHECKING:
@@ -50,10 +51,11 @@ def traced_shape(cfg: Config, section: Mapping[str, Any], channels: int | None =
 
 def input_channels(cfg: Config) -> int:
     """Return how many channels the network takes; a single mean stands for all of them."""
-    means = len((cfg.model.get('data_preprocessor') or {}).get('mean') or ())
+    section = predictor_section(cfg)
+    means = len((section.get('data_preprocessor') or {}).get('mean') or ())
     if means > 1:
         return means
-    backbone = cfg.model.get('backbone') or {}
+    backbone = section.get('backbone') or {}
     return int(backbone.get('in_channels') or means or 3) if isinstance(backbone, dict) else 3
 
 
@@ -166,10 +168,10 @@ def _refuse_untried(plan: Plan, section: Mapping[str, Any], dynamic: Sequence[st
 
 
 def _training_size(cfg: Config) -> tuple[int, int] | None:
-    preprocessor = cfg.model.get('data_preprocessor') or {}
-    size = preprocessor.get('size') or cfg.get('crop_size')
-    if size is None and cfg.model.get('test_cfg', {}).get('mode') == 'slide':
-        size = cfg.model.test_cfg.crop_size
+    section = predictor_section(cfg)
+    size = (section.get('data_preprocessor') or {}).get('size') or cfg.get('crop_size')
+    if size is None and section.get('test_cfg', {}).get('mode') == 'slide':
+        size = section.test_cfg.crop_size
     if size is None or max(size) > MAX_DEFAULT_SIDE:
         return None
     return int(size[0]), int(size[1])
