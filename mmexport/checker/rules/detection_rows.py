@@ -124,9 +124,12 @@ def _unexplained(actual: Mapping[str, Tensor], image: int, free: Tensor, evidenc
     allowed = torch.full_like(maybe[:, 4], tolerance * best)
     if 'maybe_slack' in evidence:
         allowed = torch.maximum(allowed, evidence['maybe_slack'][image])
+    around = torch.full_like(maybe[:, :4], tolerance * reach)
+    if 'maybe_box_slack' in evidence:
+        around = around + evidence['maybe_box_slack'][image]
     count = 0
     for row in free.nonzero()[:, 0].tolist():
-        fits = ((maybe[:, :4] - actual['boxes'][image, row]).abs().amax(dim=1) <= tolerance * reach) & (
+        fits = ((maybe[:, :4] - actual['boxes'][image, row]).abs() <= around).all(dim=1) & (
             (maybe[:, 4] - actual['scores'][image, row]).abs() <= allowed) & (maybe[:, 5] == actual['labels'][image, row])
         if bool(fits.any()):
             maybe[int(fits.nonzero()[0, 0]), 5] = -1

@@ -142,6 +142,16 @@ def test_slack_of_the_score_of_a_row_eager_might_keep() -> None:
     assert beyond(actual, unsure=unsure, maybe=other, maybe_slack=torch.full((1, 1), 1e-3)) == 0
 
 
+@pytest.mark.parametrize(('side', 'fails'), [(2.0, True), (3.5, False)])
+def test_a_row_that_may_lie_elsewhere_lies_within_its_range(side: float, fails: bool) -> None:
+    actual = changed('boxes', lambda boxes: boxes + 3 * (torch.arange(30) == 11)[:, None])
+    unsure = torch.zeros(1, 40, dtype=torch.bool)
+    unsure[0, 11] = True
+    expected = found()
+    other = torch.cat([expected['boxes'][0, 11], expected['scores'][0, 11:12], expected['labels'][0, 11:12].float()])[None, None]
+    assert (beyond(actual, unsure=unsure, maybe=other, maybe_box_slack=torch.full((1, 1, 4), side)) > 0) is fails
+
+
 @pytest.mark.parametrize(('off', 'slack', 'fails'), [(0.0, 0.0, False), (1e-2, 0.0, True), (1e-2, 2e-2, False), (3e-2, 2e-2, True)])
 def test_a_mask_may_be_off_by_what_its_box_may(off: float, slack: float, fails: bool) -> None:
     there = (torch.arange(40) < 30)[:, None, None]

@@ -138,9 +138,7 @@ class TwoStage(RoiMasks):
         doubts = close_calls(candidates, roi_head.test_cfg, float(scale), may_be_removed.repeat_interleave(each, dim=1),
                              may_be_added.repeat_interleave(each, dim=1), places_kept(of_eager, roi_head.test_cfg))
         if grid.has_grid(roi_head):
-            elsewhere = grid.in_doubt(roi_head, features, kept(of_eager, roi_head.test_cfg)[0])
-            of_maybe = grid.placed(roi_head, features, doubts['maybe'][..., :4].clamp(min=0)).boxes
-            doubts = {**doubts, 'unsure': doubts['unsure'] | elsewhere, 'maybe': torch.cat([of_maybe, doubts['maybe'][..., 4:]], dim=2)}
+            doubts = grid.with_places(doubts, roi_head, features, kept(of_eager, roi_head.test_cfg))
         return with_masks(doubts, roi_head, features, kept(of_eager, roi_head.test_cfg)[:3]) if self.has_masks else doubts
 
     @classmethod
