@@ -4,4 +4,4 @@ from .forms import ranked, rows_at
 
 __all__ = ['ranked', 'rows_at']
 
-register(Op('ranking', default='stable', takes={'onnx': 'plain'}))
+register(Op('ranking', default='stable', takes={'onnx': 'plain', 'openvino': 'plain'}))
