@@ -30,11 +30,13 @@ class Placed(NamedTuple):
 
 
 class Doubts(NamedTuple):
-    """Hold which boxes (N, K) rounding may place elsewhere, the middle (N, K, 4) of where that is, and how far it reaches from there."""
+    """Hold which boxes (N, K) rounding may place elsewhere, and where that is."""
 
     unsure: Tensor
     middle: Tensor
+    """(N, K, 4), of the places where a box may be."""
     slack: Tensor
+    """(N, K, 4), how far they are from the middle."""
 
 
 def has_grid(roi_head: Any) -> bool:
