@@ -33,6 +33,7 @@ def main() -> int:
     device = torch.device(args.device)
     exact_arithmetic(True)
     rows: list[dict[str, Any]] = []
+    head: dict[str, Any] = dict(device=str(device), card=card(device), tolerance=TOLERANCE, tiny=args.tiny)
     for name in args.models:
         started = time.perf_counter()
         try:
@@ -40,9 +41,8 @@ def main() -> int:
         except Exception as exc:  # One model that fails must not cost the lease the other six; it is recorded and fails the run.
             row = dict(passed=False, error=f'{type(exc).__name__}: {exc}', trace=traceback.format_exc(limit=-6))
         rows.append(dict(model=name, seconds=round(time.perf_counter() - started, 1), **row))
-        write(args.out, rows, device=str(device), card=card(device), tolerance=TOLERANCE, tiny=args.tiny)
+        write(args.out, rows, **head)
         print(f"{name:<22}{'pass' if row['passed'] else 'FAIL'} {row.get('error', '')} {row.get('latency', '')}", flush=True)
-    head = dict(device=str(device), card=card(device), tolerance=TOLERANCE, tiny=args.tiny)
     faults: list[dict[str, Any]] = []
     if not args.no_faults:
         faults = gpu_faults.rows(device)

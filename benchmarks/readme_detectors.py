@@ -17,24 +17,28 @@ def parts(machine: Callable[[dict[str, Any]], str]) -> dict[str, Callable[[], st
 
 
 def speed(machine: Callable[[dict[str, Any]], str]) -> str:
-    """Return the times of files over eager's, the share of suppression, and suppression alone."""
+    """Return the times of files over eager's, and the share of ops that mmcv has kernels for."""
     place = RESULTS / 'detector_speed.json'
     content = json.loads(place.read_text())
     formats = list(dict.fromkeys(name for row in content['rows'] for name in row.get('formats', {})))
-    lines = [f'| detector | eager, s | {" | ".join(formats)} | suppression, share of TorchScript |', '| --- ' * (len(formats) + 3) + '|']
+    ops = list(dict.fromkeys(op for row in content['rows'] for op in _ops(row)))
+    lines = ['| ' + ' | '.join(['detector', 'eager, s', *formats, *(f'{op}, share of TorchScript' for op in ops)]) + ' |',
+             '| --- ' * (len(formats) + len(ops) + 2) + '|']
     for row in content['rows']:
         if 'formats' not in row:
-            lines.append(f"| {row['config']} |" + ' - |' * (len(formats) + 2) + f" {row['reason']}")
+            lines.append(f"| {row['config']} |" + ' - |' * (len(formats) + len(ops) + 1) + f" {row['reason']}")
             continue
         cells = [_ratio(row['formats'][name]['ratio']) if name in row['formats'] else '-' for name in formats]
-        share = row['suppression']['share_of_torchscript']['median']
-        lines.append(f"| {row['config']} | {row['eager']['p50_s']:.2f} | {' | '.join(cells)} | {share:.1%} |")
-    lines += ['', '| boxes | they lie | time over mmcv\'s `nms`, until 100 are kept | mmcv, ms |', '| --- | --- | --- | --- |']
-    lines += [f"| {row['boxes']} | {row['kind']} | {_ratio(row['ratio'])} | {row['mmcv']['p50_s'] * 1000:.1f} |"
-              for row in content['suppression']]
+        cells += [f"{_ops(row)[op]['share_of_torchscript']['median']:.1%}" if op in _ops(row) else '-' for op in ops]
+        lines.append(f"| {row['config']} | {row['eager']['p50_s']:.2f} | {' | '.join(cells)} |")
     height, width = content['size']
     return '\n'.join([*lines, '', f"`{place.name}`: {height}x{width}, {content['rounds']} interleaved rounds, wall time, all threads, "
                       f'{_with_ops(content, machine)}'])
+
+
+def _ops(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the ops of a detector; rows of before others were timed have suppression alone."""
+    return row.get('ops') or {name: row[name] for name in ('suppression',) if name in row}
 
 
 def ops_alone(machine: Callable[[dict[str, Any]], str]) -> str:

@@ -1,4 +1,4 @@
-"""Rank scores, ties by the lower index, in the way that each format has; take rows in that order."""
+"""Rank scores in the way that each format has, ties by the lower index but in OpenVINO; take rows in that order."""
 from ..op import Op, register
 from .forms import ranked, rows_at
 

@@ -1,6 +1,7 @@
-"""Compute the order of scores. Of equal ones the first comes first.
+"""Compute the order of scores. Of equal ones the first comes first, but in OpenVINO.
 
-Exporters to ONNX have no stable sort; their sort is ONNX's TopK, which breaks ties by the lower index.
+Exporters to ONNX have no stable sort; their sort is ONNX's TopK, which breaks ties by the lower index. OpenVINO's stable TopK takes time
+that grows with the square of the number of scores (seen in 2026.4); its plain one leaves ties open.
 """
 from __future__ import annotations
 

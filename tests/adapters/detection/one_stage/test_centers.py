@@ -1,14 +1,11 @@
 """Test CenterNet's local maxima, and what rounding may change of them."""
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 
 from mmexport.adapters import build_adapter
 from mmexport.checker.rules.detection_rows import compare_detections
-from mmexport.errors import UnsupportedModelError
 from tests.detectors import seeded_detector
 
 pytestmark = pytest.mark.xdist_group('dense')
@@ -44,15 +41,3 @@ def decided(adapter, heat, sizes, offsets, image):  # type: ignore[no-untyped-de
     raw = heat, sizes, offsets
     outputs = dict(zip([spec.name for spec in adapter.specs], adapter.final(raw, image), strict=True))
     return outputs, adapter.evidence(raw, image, {})
-
-
-def test_a_head_of_its_own_is_refused() -> None:
-    model = copy.deepcopy(seeded_detector('centernet'))
-
-    class Head(type(model.bbox_head)):  # type: ignore[misc]
-        def _decode_heatmap(self, *args: object, **kwargs: object) -> object:
-            return super()._decode_heatmap(*args, **kwargs)
-
-    model.bbox_head.__class__ = Head
-    with pytest.raises(UnsupportedModelError, match='Head decides by a _decode_heatmap of Head, which mmexport does not know'):
-        build_adapter(model)

@@ -63,11 +63,3 @@ def test_what_upstream_does_not_know_is_refused() -> None:
     model.bbox_head.test_cfg.nms = dict(type='nms_rotated')
     with pytest.raises(UnsupportedModelError, match="has the type 'nms_rotated'"):
         build_adapter(model)
-
-    class Head(type(model.bbox_head)):  # type: ignore[misc]
-        def _decode_heatmap(self, *args: object, **kwargs: object) -> object:
-            return super()._decode_heatmap(*args, **kwargs)
-
-    model.bbox_head.__class__ = Head
-    with pytest.raises(UnsupportedModelError, match='Head decides by a _decode_heatmap of Head, which mmexport does not know'):
-        build_adapter(model)
