@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -61,11 +62,14 @@ def _late_channels(outputs: Outputs, image: Tensor) -> Outputs:
     return (*outputs[:-1], outputs[-1][:, order])
 
 
+# Whether eager has a floor above zero, and so which of the two rules a value breaks, is up to the processor's rounding.
+OFF = r'of scale|beyond the tolerance'
+
 FAULTS: dict[str, tuple[Any, str]] = {
-    'constant output': (_constant, 'of scale'),
+    'constant output': (_constant, OFF),
     'a baked size': (_baked, 'baked into the graph'),
     'a lost output': (lambda outputs, image: outputs[1:], 'lost or added'),
-    'swapped channels': (_late_channels, 'of scale'),
+    'swapped channels': (_late_channels, OFF),
     'a NaN': (_nan, 'NaN or inf'),
     'two outputs in the wrong order': (lambda outputs, image: outputs[::-1], 'instead of'),
 }
@@ -101,7 +105,7 @@ def export(work_dir: Path, name: str = 'mask2former_r50', **section: Any) -> Rep
 
 def assert_caught(report: Report, words: str, work_dir: Path) -> None:
     assert exit_code(report, False) == 1
-    assert words in ' '.join(report.reasons), report.reasons
+    assert re.search(words, ' '.join(report.reasons)), report.reasons
     assert not (work_dir / 'torchscript').exists()
     assert (work_dir / 'failed' / 'torchscript' / 'model.pt').is_file()
 
@@ -116,7 +120,7 @@ def test_spoiled_output_is_caught(fault: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize('name', ['mask2former_r50', 'fcn', 'segformer_b0'])
 def test_weights_off_by_one_percent_are_caught(name: str, tmp_path: Path) -> None:
-    assert_caught(export(tmp_path, name, backends=[dict(type='Planted', fault='weights off by 1%')]), 'of scale', tmp_path)
+    assert_caught(export(tmp_path, name, backends=[dict(type='Planted', fault='weights off by 1%')]), OFF, tmp_path)
 
 
 class Wrong(MultiScaleDeformableAttention):
@@ -187,7 +191,7 @@ def test_stale_artifact_of_another_checkpoint_is_caught(tmp_path: Path, capsys: 
     assert 'samples.npz is not the file of this manifest' in str(verdict(actual))
     shutil.copy(folder / 'samples.npz', tmp_path / 'samples.npz')
     actual = check(folder, tmp_path / 'samples.npz', torch.device('cpu'))
-    assert 'of scale' in str(verdict(actual))
+    assert re.search(OFF, str(verdict(actual)))
 
 
 def test_a_file_that_disagrees_with_test_step_is_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

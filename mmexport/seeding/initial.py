@@ -36,6 +36,14 @@ def initialise(model: nn.Module, generator: torch.Generator) -> None:
             parameter.copy_(0.02 * torch.randn(parameter.shape, generator=generator))
 
 
+def restore_built(model: nn.Module, built: dict[str, torch.Tensor]) -> None:
+    """Return `model` to the values it was built with. mmengine runs ``init_weights`` once; it will run again."""
+    model.load_state_dict(built)
+    for module in model.modules():
+        if hasattr(module, '_is_init'):
+            module._is_init = False  # type: ignore[assignment]
+
+
 def _mark_kernels(model: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
     """Fill convolution kernels with NaN, so that one stands out that no initialiser sets; returns the constant ones' values.
 

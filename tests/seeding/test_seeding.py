@@ -7,6 +7,7 @@ from mmengine.model import BaseModule, Sequential
 from mmexport.patches.multi_scale_deformable_attention import MultiScaleDeformableAttention
 from torch import Tensor, nn
 
+from mmexport import seeding
 from mmexport.adapters import build_adapter
 from mmexport.adapters.objectives import SEGMENTS
 from mmexport.checker.vacuous import little_change
@@ -145,3 +146,21 @@ def test_the_seed_decides() -> None:
         states.append({key: value.clone() for key, value in seed_model(model, seed).items()})
     same = [all(torch.equal(states[0][key], other[key]) for key in states[0]) for other in states[1:]]
     assert same == [True, False]
+
+
+def test_initial_weights_that_no_regions_suit_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeding, 'ATTEMPTS', (0.02,))
+    monkeypatch.setattr(seeding, 'varied_enough', lambda *args: True)
+    answers = iter([True, False, True, False, True])
+    monkeypatch.setattr(seeding, 'rich_enough', lambda *args: next(answers))
+    first, *again = (seed_model(build_model(tiny('mask2former_r50'))) for _ in range(3))
+    name = 'backbone.layer1.0.conv1.weight'
+    assert torch.equal(again[0][name], again[1][name])
+    assert not torch.equal(first[name], again[0][name])
+
+
+def test_seeds_that_never_decide_enough_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeding, 'ATTEMPTS', (0.02,))
+    monkeypatch.setattr(seeding, 'rich_enough', lambda *args: False)
+    with pytest.raises(seeding.SeedingError, match='seed 0: no choice of regions .* try another seed'):
+        seed_model(build_model(tiny('mask2former_r50')))
