@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,37 +10,18 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .attention import calibrated_attention
+from .layers import Spread, class_layers, detecting_layers
 
 # Without it a nearly constant channel, and its rounding error, would be multiplied by about 1000.
 VARIANCE_FLOOR = 1e-2
 EIGENVALUE_FLOOR = 1e-2
-LOGIT_STD = 3.0
-CLASS_LAYERS = ('conv_seg', 'fc_seg', 'cls_seg', 'mask_norm')
-# Of a dense head that detects: the mean of the logits, which leaves some per cent of them over a threshold of 0.05; the spread of deltas.
-LOGIT_MEAN, DELTA_STD = -9.0, 0.5
-# Of the tags of corners: two that are nearer than 0.5 belong together.
-TAG_STD = 0.25
 # The largest logit that a class has on the scenes.
 LARGEST = 4.0
 # On pictures that were not calibrated on: the sigmoid of a logit over 16 is 1.0 in float32, and rows that tie have no order.
 SATURATED = 12.0
-# Of a head on queries, of which there are few; how much more than the difference between its queries that between pictures counts, so that
-# directions in which a picture differs from others in all of its queries are left out. Else one class wins all of them.
-QUERY_MEAN, BETWEEN = -6.0, 5.0
-
-
-class Spread(NamedTuple):
-    """Hold what the outputs of a layer should be on the scenes.
-
-    Attributes:
-        last_call: the layer is shared, and its last call gives the result, as in a decoder.
-        bounded: the largest output is bounded too, see `_bound_logits`.
-    """
-
-    std: float = LOGIT_STD
-    mean: float = 0.0
-    last_call: bool = False
-    bounded: bool = False
+# How much more than the difference between a head's queries that between pictures counts, so that directions in which a picture differs
+# from others in all of its queries are left out. Else one class wins all of them.
+BETWEEN = 5.0
 
 
 @torch.no_grad()
@@ -113,60 +94,6 @@ def _spread_out(logits: Tensor, spread: Spread) -> tuple[Tensor, Tensor]:
 def _of_last_call(values: Tensor) -> Tensor:
     """Return what the last of a decoder's layers gives, where all are together; it makes the result."""
     return values[-1] if values.dim() == 4 else values
-
-
-def class_layers(model: nn.Module) -> set[nn.Module]:
-    """Return the layers whose output channels are a head's classes."""
-    layers: set[nn.Module] = set()
-    for head in model.modules():
-        if not hasattr(head, 'num_classes'):
-            continue
-        counts = [getattr(head, key, None) for key in ('num_classes', 'cls_out_channels', 'out_channels')]
-        for name, module in head.named_modules():
-            channels = getattr(module, 'out_channels', getattr(module, 'out_features', None))
-            if isinstance(module, nn.LayerNorm):
-                channels = module.normalized_shape[-1]
-            if (isinstance(module, (nn.Conv2d, nn.Linear, nn.LayerNorm)) and channels is not None and channels in counts
-                    and name.rsplit('.', 1)[-1].startswith(CLASS_LAYERS)):
-                layers.add(module)
-    return layers
-
-
-def detecting_layers(model: nn.Module) -> dict[nn.Module, Spread]:
-    """Return the last layers of heads that detect, with the spread of their outputs."""
-    layers: dict[nn.Module, Spread] = {}
-    heads: list[Any] = list(model.modules())
-    for head in heads:
-        if hasattr(head, 'num_attrib') and hasattr(head, 'convs_pred'):
-            # YOLOv3 has one layer for all; its boxes grow by the exponent of what these channels get.
-            layers.update((layer, Spread(DELTA_STD)) for layer in head.convs_pred)
-            continue
-        if hasattr(head, 'fc_cls') and isinstance(getattr(head, 'fc_reg', None), nn.Linear):
-            # A head on regions: the class that means none is among its classes. That of DAB-DETR, an MLP, moves its queries little.
-            layers.update({head.fc_cls: Spread(), head.fc_reg: Spread(DELTA_STD)})
-        if hasattr(head, 'grid_points') and isinstance(getattr(head, 'deconv2', None), nn.ConvTranspose2d):
-            # A point is where its map is largest, and the maps of new weights are flat.
-            layers[head.deconv2] = Spread()
-        if hasattr(head, 'tl_heat') and hasattr(head, 'tl_emb'):
-            # The head of CornerNet: maps of corners, their tags and their offsets.
-            for names, spread in ((('tl_heat', 'br_heat'), Spread(mean=LOGIT_MEAN, bounded=True)), (('tl_emb', 'br_emb'), Spread(TAG_STD)),
-                                  (('tl_off', 'br_off'), Spread(DELTA_STD))):
-                layers.update((level[-1].conv, spread) for name in names for level in getattr(head, name))
-        if hasattr(head, 'conv_logits'):
-            layers[head.conv_logits] = Spread()
-        if not hasattr(head, 'predict_by_feat') or not hasattr(head, 'cls_out_channels'):
-            continue
-        # Heads on queries have none.
-        priors = int(getattr(head, 'num_base_priors', 0))
-        deltas = 4 * (int(getattr(head, 'reg_max', 0)) + 1)
-        for name, module in head.named_modules():
-            if isinstance(module, nn.Linear) and 'cls' in name and module.out_features == head.cls_out_channels:
-                layers[module] = Spread(mean=QUERY_MEAN, last_call=True)
-            elif isinstance(module, nn.Conv2d) and 'cls' in name and module.out_channels == priors * head.cls_out_channels:
-                layers[module] = Spread(mean=LOGIT_MEAN, bounded=True)
-            elif isinstance(module, nn.Conv2d) and ('reg' in name or 'box' in name) and module.out_channels == priors * deltas:
-                layers[module] = Spread(DELTA_STD)
-    return layers
 
 
 def _set_statistics(norm: _BatchNorm, batch: Tensor, share: float) -> None:
