@@ -42,6 +42,7 @@ CONFIGS = {
     'cornernet': 'cornernet/cornernet_hourglass104_8xb6-210e-mstest_coco.py',
     'yolov3': 'yolo/yolov3_mobilenetv2_8xb24-320-300e_coco.py',
     'nasfpn': 'nas_fpn/retinanet_r50_nasfpn_crop640-50e_coco.py',
+    'rpn': 'rpn/rpn_r50_fpn_1x_coco.py',
 }
 QUERIES = {
     'detr': 'detr/detr_r50_8xb2-150e_coco.py',
@@ -131,11 +132,11 @@ def tiny_detector(name: str, **export: Any) -> Config:
     for part in ('encoder', 'decoder'):
         if part in cfg.model:
             cfg.model[part].num_layers = 2
-    heads = cfg.model.roi_head.bbox_head if 'roi_head' in cfg.model else cfg.model.get('bbox_head', cfg.model.get('mask_head'))
+    heads = cfg.model.roi_head.bbox_head if 'roi_head' in cfg.model else cfg.model.get('bbox_head', cfg.model.get('mask_head', []))
     for head in heads if isinstance(heads, list) else [heads]:
         # Of few classes corners make crowds of boxes, each of which is lowered by many.
         head.num_classes = CLASSES if name != 'cornernet' else 40
-    if name in STAGES:
+    if name in STAGES or name == 'rpn':
         cfg.model.test_cfg.rpn.update(nms_pre=200, max_per_img=100)
     if 'mask_head' in cfg.model.get('roi_head', {}):
         masks = cfg.model.roi_head.mask_head

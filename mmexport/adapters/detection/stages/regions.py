@@ -23,6 +23,7 @@ HYBRID = 'HybridTaskCascadeRoIHead'
 # A head that merges the detections of branches with other dilations.
 BRANCHES = 'TridentRoIHead'
 # The methods that are replaced here, and the classes by which they are defined.
+RPN_OWNERS = ('BaseDenseHead', 'RPNHead', 'RPNHead')
 ROI_METHODS = ('predict', 'predict_bbox')
 ROI_HEADS = ('BaseRoIHead', 'StandardRoIHead', 'CascadeRoIHead', 'MaskScoringRoIHead', HYBRID)
 HEAD_METHODS = ('predict_by_feat', '_predict_by_feat_single', 'regress_by_class')

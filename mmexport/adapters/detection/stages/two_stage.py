@@ -22,6 +22,7 @@ from .regions import (
     HEADS,
     ROI_HEADS,
     ROI_METHODS,
+    RPN_OWNERS,
     Features,
     Regions,
     candidates_of,
@@ -61,7 +62,7 @@ class TwoStage(RoiMasks):
 
     def check_head(self) -> None:
         rpn, roi_head = self._part('rpn_head'), self._part('roi_head')
-        if owners(rpn) != ('BaseDenseHead', 'RPNHead', 'RPNHead'):
+        if owners(rpn) != RPN_OWNERS:
             raise UnsupportedModelError(f'{type(rpn).__name__} makes proposals by methods of {", ".join(owners(rpn))}, which mmexport does '
                                         'not know')
         # With one branch, TridentNet suppresses what it has suppressed before: nothing changes.
