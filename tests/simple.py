@@ -40,6 +40,10 @@ class Simple:
         assert not choices
         yield
 
+    def double(self) -> Simple:
+        self.model.double()
+        return self
+
     def preprocess(self, image: Tensor) -> Tensor:
         return image
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .admission import Refusal
-from .compare import compare
+from .compare import compare, roundings
 from .comparison import ALL, COUNT, RAW, REFUSED, WRITES, Comparison
 from .files import Runner, add_runner, load, reason_of, runner_of, stale
 from .foreign import SCHEMA, refuse_foreign, schema_of
@@ -118,8 +118,8 @@ def verdict(result: dict[str, Any]) -> str | None:
 
 def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra: dict[str, Any],
                   device: torch.device, choices: dict[str, dict[str, Any]] | None = None) -> list[Comparison]:
-    common: dict[str, Any] = dict(sample=sample.name, floors=extra['floors'], tolerance=extra['tolerance'],
-                                  precision=manifest.get('precision', FULL))
+    common: dict[str, Any] = dict(sample=sample.name, floors={**extra['floors'], **roundings(sample.floors)},
+                                  tolerance=extra['tolerance'], precision=manifest.get('precision', FULL))
     try:
         inputs = _on(device, sample)
         with torch.no_grad():
@@ -155,7 +155,7 @@ def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], d
     rows: list[Comparison] = []
     for sample in samples:
         if sample.raw:
-            plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, inputs=sample.inputs)
+            plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, floors=sample.floors, inputs=sample.inputs)
             raw_rows = _check_sample(lambda *inputs: tuple(_all(runner(*inputs)))[-count:], plain,
                                   {**manifest, 'outputs': manifest['raw']}, extra, device, choices)
             rows += [replace(row, output=RAW) if row.output == ALL else row for row in raw_rows]

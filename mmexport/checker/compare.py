@@ -16,7 +16,7 @@ Tensors = Mapping[str, Tensor]
 
 
 # Endings of keys in the floors.
-LOST, MEDIAN = ': lost', ': median'
+LOST, MEDIAN, ROUNDING = ': lost', ': median', ': rounding'
 
 
 def lost_key(name: str) -> str:
@@ -29,9 +29,19 @@ def median_key(name: str) -> str:
     return name + MEDIAN
 
 
+def rounding_key(name: str) -> str:
+    """Return the key in the floors of eager's distance from float64. It is a sample's own, and counts for no other."""
+    return name + ROUNDING
+
+
+def roundings(floors: Mapping[str, float]) -> dict[str, float]:
+    """Return the part of a sample's floors that counts for it alone."""
+    return {key: value for key, value in floors.items() if key.endswith(ROUNDING)}
+
+
 def output_of(key: str) -> str:
     """Return the output whose floor a key of the floors is of."""
-    return next((key.removesuffix(end) for end in (LOST, MEDIAN) if key.endswith(end)), key)
+    return next((key.removesuffix(end) for end in (LOST, MEDIAN, ROUNDING) if key.endswith(end)), key)
 
 
 def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], evidence: Tensors, *, sample: str, stage: str,
@@ -49,7 +59,7 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
     def row(name: str, kind: str, **facts: Any) -> Comparison:
         return Comparison(sample, name, stage, kind, tolerance, floor=(floors or {}).get(name, 0.0),
                           lost_floor=(floors or {}).get(lost_key(name), 0.0), median_floor=(floors or {}).get(median_key(name), 0.0),
-                          precision=precision, **facts)
+                          rounding=(floors or {}).get(rounding_key(name), 0.0), precision=precision, **facts)
 
     names = [str(spec['name']) for spec in specs]
     if len(actual) != len(specs):

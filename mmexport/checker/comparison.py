@@ -16,6 +16,8 @@ SLACK = 0.02
 WORST = 1e-2
 # Times the tolerance that the median may be off at most, however ill-conditioned the model is.
 FAR = 5.0
+# Times eager's own distance from float64 that a file may be from eager: it rounds as much, and in another way.
+BOTH = 2.0
 
 # The kind of a row that stands for an input which the file refuses.
 REFUSED = 'refused'
@@ -42,6 +44,7 @@ class Comparison:
         lost: share of instances that were not found again, and `lost_floor` what noise of 1e-6 loses of eager's: one that is lost is not
             excused by others that are a little off.
         median_floor: the largest median error of eager under noise of 1e-6; where it is over the tolerance, the model is ill-conditioned.
+        rounding: how far this output of eager is from that of the same model in float64; only computed where a file is a little off.
         metrics: figures in the task's own terms.
         precision: what the file computes in; below float32 other rules hold, see `mmexport.checker.reduced`.
         again: of the traced sample's second call, after all others.
@@ -62,6 +65,7 @@ class Comparison:
     lost: float = 0.0
     lost_floor: float = 0.0
     median_floor: float = 0.0
+    rounding: float = 0.0
     metrics: Mapping[str, Any] = field(default_factory=dict)
     precision: str = reduced.FULL
     again: bool = False
@@ -87,13 +91,18 @@ class Comparison:
         return min(max(self.tolerance, self.median_floor), FAR * self.tolerance)
 
     @property
+    def limit(self) -> float:
+        """Return what each value may be off: the tolerance, or what rounding does to eager if that is more."""
+        return min(max(self.tolerance, BOTH * self.rounding), FAR * self.tolerance)
+
+    @property
     def rule(self) -> str:
         if self.precision != reduced.FULL:
             return reduced.rule(self.precision)
         if not self.continuous:
             return 'equal where eager is clear' if self.floor == 0 else f'differs clearly in at most {self.floor:.4f}, as under noise'
         if self.floor == 0:
-            return f'max <= {self.tolerance:g}'
+            return f'max <= {self.limit:.2g}'
         return f'beyond <= {self.floor + SLACK:.3f}, median <= {self.median_limit:g}, max < {WORST:g}'
 
     @property
@@ -116,8 +125,10 @@ class Comparison:
             return None
         if self.max_rel is None or self.beyond is None or self.median is None:
             return 'nothing was compared'
+        if self.max_rel <= self.limit and (self.rounding or self.floor == 0):
+            return None
         if self.floor == 0:
-            return None if self.max_rel <= self.tolerance else f'error {self.max_rel:.1e} of scale, limit {self.tolerance:g}'
+            return f'error {self.max_rel:.1e} of scale, limit {self.limit:.2g}'
         if not self.beyond <= allowed:
             return f'{self.beyond:.1%} beyond the tolerance, limit {allowed:.1%}'
         if not self.median <= self.median_limit:

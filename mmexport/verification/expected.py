@@ -19,6 +19,7 @@ from .choices import choices_of
 from .eager_run import inputs_by_name, run_eager
 from .network_runs import NetworkRuns
 from .noise_floor import NUDGE, floors_of, model_floors, move_off_thresholds, noise
+from .own_rounding import a_little_off, roundings_of
 
 if TYPE_CHECKING:
     from .verify import Verification
@@ -109,20 +110,30 @@ def _close_calls(adapter: Adapter, runs: NetworkRuns, name: str, image: Tensor) 
 
 def recomputed_floors(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
                 step: Progress) -> list[Sample] | None:
-    """Compute floors with more noises for samples in which only the file jumps. None if there are none.
+    """Compute floors with more noises for samples in which only the file jumps, and eager's rounding where a file is a little off.
 
-    A jump that three noises miss, a fourth may show; if no noise makes eager itself jump there, the file is at fault. Errors that no
-    floor would excuse (most units, the median, anything of 1e-2) do not lead here.
+    None if there are none of either. A jump that three noises miss, a fourth may show; if no noise makes eager itself jump there, the file
+    is at fault. Errors that no floor would excuse (most units, the median, anything of 1e-2) do not lead here.
     """
+    jumping, off = _jumping(samples, checks), a_little_off(row for check in checks for row in check.rows)
+    if not jumping and not off:
+        return None
+    closer = list(samples)
+    if off:
+        with step(f'Running eager in float64 on {counted(len(off), "input")}', RUNNING):
+            closer = [replace(sample, floors={**sample.floors, **roundings_of(adapter, sample, device, tolerance)})
+                      if sample.name in off else sample for sample in closer]
+    if jumping:
+        trials, runs = range(100, 100 + CLOSER), NetworkRuns()
+        with step(f'Running eager on {counted(len(jumping), "input")} with {CLOSER} more noises', RUNNING):
+            closer = [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), trials, tolerance, runs, CLOSER_TOLERANCE))
+                      if sample.name in jumping else sample for sample in closer]
+    return closer
+
+
+def _jumping(samples: Sequence[Sample], checks: Sequence[Verification]) -> set[str]:
+    """Return the samples whose errors a jump of the model may explain. An error in every sample is none."""
     floors = model_floors(samples)
     suspects = {row.sample for check in checks for row in check.rows if row.stage == EAGER and not row.passed
-                and not row.problem and replace(row, floor=max(floors.get(row.output, 0.0), JUMPING),
-                                                median_floor=1.0).passed}
-    # An error in every sample is no jump of the model.
-    if not suspects or len(samples) > 1 and suspects == {sample.name for sample in samples}:
-        return None
-    trials, runs = range(100, 100 + CLOSER), NetworkRuns()
-    with step(f'Running eager on {counted(len(suspects), "input")} with {CLOSER} more noises', RUNNING):
-        return [replace(sample, floors=_floors(adapter, sample, sample.image.to(device), trials, tolerance, runs,
-                                               CLOSER_TOLERANCE))
-                if sample.name in suspects else sample for sample in samples]
+                and not row.problem and replace(row, floor=max(floors.get(row.output, 0.0), JUMPING), median_floor=1.0).passed}
+    return set() if len(samples) > 1 and suspects == {sample.name for sample in samples} else suspects

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..checker.compare import compare, lost_key, median_key
+from ..checker.compare import compare, lost_key, median_key, roundings
 from ..checker.samples import Sample
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def floors_of(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[
 
 
 def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
-    """Return by output the largest floor of all samples."""
+    """Return by output the largest floor of all samples, less those that count for their own sample alone."""
     floors: dict[str, float] = {}
     for sample in samples:
-        for name, share in sample.floors.items():
-            floors[name] = max(floors.get(name, 0.0), share)
+        for name in sample.floors.keys() - roundings(sample.floors).keys():
+            floors[name] = max(floors.get(name, 0.0), sample.floors[name])
     return floors

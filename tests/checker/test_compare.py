@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from mmexport.checker.compare import compare, lost_key, median_key
+from mmexport.checker.compare import compare, lost_key, median_key, output_of, rounding_key, roundings
 from mmexport.checker.comparison import Comparison
 from mmexport.checker.reduced import FULL
 from tests.checker.made import INSTANCE, LOGITS, instances, judge
@@ -33,12 +33,14 @@ def rows_of(*actual: Any, expected: dict[str, torch.Tensor] | None = None, **giv
 
 
 def test_compare_returns_one_row_per_output() -> None:
-    floors = {'logits': 0.1, lost_key('labels'): 0.2, median_key('logits'): 3e-4}
+    floors = {'logits': 0.1, lost_key('labels'): 0.2, median_key('logits'): 3e-4, rounding_key('labels'): 2e-4}
     rows = rows_of(LOGIT, LABEL, floors=floors, tolerance=1e-3, precision='float16')
     assert [(row.sample, row.output, row.stage, row.kind, row.tolerance, row.floor, row.lost_floor, row.precision) for row in rows] == [
         ('wide', 'logits', 'artifact vs eager', 'pixels', 1e-3, 0.1, 0.0, 'float16'),
         ('wide', 'labels', 'artifact vs eager', 'labels', 1e-3, 0.0, 0.2, 'float16')]
-    assert [row.median_floor for row in rows] == [3e-4, 0.0]
+    assert [(row.median_floor, row.rounding) for row in rows] == [(3e-4, 0.0), (0.0, 2e-4)]
+    assert roundings(floors) == {rounding_key('labels'): 2e-4}
+    assert [output_of(key) for key in floors] == ['logits', 'labels', 'logits', 'labels']
     assert all(row.passed for row in rows)
 
 
