@@ -78,8 +78,8 @@ def inputs_for_branches(log: BranchLog, ranges: Ranges, multiple: int, scene: Ca
             search.check(corner, f'corner {corner[1]}x{corner[2]}')
         unresolved = search.turn(ranges)
     search.samples += _plain(log, plain, add, every_picture)
-    looked = log.why_pictures and (f'sizes were looked at on pictures of up to {PICTURE // log.channels} pixels, for without values the '
-                                   f'model raises {log.why_pictures}')
+    looked = log.why_pictures and (f'sizes were looked at on pictures of up to {PICTURE // log.channels} pixels: the model reads values on '
+                                   f'its way, so that shapes alone do not lead through it ({log.why_pictures[:80]})')
     remaining = still_unresolved(log, unresolved)
     samples = [sample for sample in search.samples if sample.name not in given_up]
     return BranchInputs(judge_branches(log, remaining, looked, avoided - set(remaining)), samples,

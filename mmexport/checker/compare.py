@@ -84,6 +84,13 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
                    for kind, group in groups.items()]
 
 
+def unclear(specs: Sequence[Spec], expected: Tensors, evidence: Tensors, floors: Mapping[str, float], tolerance: float) -> str | None:
+    """Return why outputs cannot be compared, not even with themselves: eager is unsure of too many decisions. None if they can be."""
+    rows = compare(specs, expected, [expected[str(spec['name'])] for spec in specs], evidence, sample='', stage='itself', floors=floors,
+                   tolerance=tolerance)
+    return next((row.problem for row in rows if row.problem), None)
+
+
 def _shape_or_dtype(expected: Tensor, actual: Any) -> str | None:
     if not isinstance(actual, Tensor):
         return f'is a {type(actual).__name__}, not a tensor'

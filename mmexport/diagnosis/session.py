@@ -15,7 +15,8 @@ from ..backends import Backend
 from ..backends.examples import AXIS
 from ..branches import Branches
 from ..checker.check import EAGER
-from ..checker.comparison import REFUSED, WRITES, Comparison
+from ..checker.compare import unclear
+from ..checker.comparison import COUNT, REFUSED, WRITES, Comparison
 from ..checker.reduced import FULL, REDUCED, STANDS_OUT
 from ..checker.samples import Sample
 from ..errors import Fact, LoweringError, first_line
@@ -67,7 +68,10 @@ class DiagnosisSession:
         failed = [check for check in checks if check.passed is False]
         if not self.on or not failed:
             return
-        bad = next((row for row in patched_rows(adapter, samples, self.tolerance) if not row.passed), None)
+        # Where eager is unsure of most decisions any difference would be found, and none means anything.
+        specs = [spec.as_dict() for spec in adapter.specs]
+        clear = [sample for sample in samples if not unclear(specs, sample.expected, sample.evidence, sample.floors, self.tolerance)]
+        bad = next((row for row in patched_rows(adapter, clear, self.tolerance) if not row.passed), None)
         if bad:
             with self._looking('Looking for the patch that is wrong', 'eager'), adapter.unguarded():
                 image = self._sample(samples, bad).image.to(adapter.preprocess.mean.device)
@@ -75,7 +79,9 @@ class DiagnosisSession:
             return
         for check in failed:
             backend = next(backend for backend in backends if backend.name == check.backend)
-            failing = [row for row in check.rows if row.stage == EAGER and not row.passed]
+            names = {sample.name for sample in clear}
+            failing = [row for row in check.rows if row.stage == EAGER and not row.passed
+                       and (row.sample in names or row.kind in (REFUSED, WRITES, COUNT))]
             wrong = next((row for row in failing if row.kind != REFUSED), failing[0] if failing else None)
             if type(backend).intermediate is Backend.intermediate:
                 continue

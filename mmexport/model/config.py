@@ -160,6 +160,9 @@ def _check_types(section: dict[str, Any]) -> None:
     except (TypeError, ValueError, KeyError) as exc:
         raise ConfigError(f'export: {type(exc).__name__}: {exc}; expected tolerance=dict(scale=1e-4), whole numbers for noises and batch, '
                           'shape=(1, 3, H, W), dynamic=(\'batch\', ...) and shapes=[(H, W), ...]') from exc
+    for name in ('normalize', 'img_shape'):
+        if not isinstance(inputs[name], bool):
+            raise ConfigError(f'export.inputs.{name} is {inputs[name]!r}; it can be True or False')
     if unknown:
         raise ConfigError(f"export.inputs.dynamic names {unknown[0]!r}; there are 'batch', 'height' and 'width'")
     if small < 0 or not 0 < float(verify['tolerance']['scale']) < 1:

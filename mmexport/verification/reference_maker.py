@@ -11,7 +11,7 @@ from torch import Tensor
 from ..adapters import Adapter
 from ..branches import BranchInputs, InsufficientMargin
 from ..branches import Run as BranchRun
-from ..checker.compare import compare
+from ..checker.compare import unclear
 from ..checker.samples import Sample
 from ..compat.mmcv_ext import forget_called_kernels
 from ..errors import InputError, eager_in_words
@@ -118,10 +118,7 @@ class ReferenceMaker:
 
     def _decides_clearly(self, sample: Sample) -> bool:
         """Return whether eager has clear margins on enough of `sample`; note it if not."""
-        specs = [spec.as_dict() for spec in self.adapter.specs]
-        rows = compare(specs, sample.expected, [sample.expected[str(spec['name'])] for spec in specs], sample.evidence, sample=sample.name,
-                       stage='itself', floors=sample.floors, tolerance=self.tolerance)
-        problem = next((row.problem for row in rows if row.problem), None)
+        problem = unclear([spec.as_dict() for spec in self.adapter.specs], sample.expected, sample.evidence, sample.floors, self.tolerance)
         if problem:
             self.step.note(f'{sample.name}: not used: {problem}')
         return problem is None

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ...checker.kinds.detections import NAMES
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
+from ...utils.skipped import tell
 from ..base import Adapter
 from ..image_metas import image_metas
 from ..specs import OutputSpec
@@ -21,6 +22,8 @@ from .boxes.suppression import GREEDY, SOFT, check_suppression, kept, limit_of
 # Detections and classes that seeded weights give on each scene.
 ROWS, CLASSES = 20, 5
 GROUPS = ('scores', 'boxes', 'factors')
+# The head whose `_bbox_post_process` has no limit of rows.
+NO_LIMIT = 'YOLOXHead'
 
 
 @ADAPTERS.register_module()
@@ -42,6 +45,8 @@ class Detection(Adapter):
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__(model, outputs, normalize)
         self.levels: list[int] = []
+        # The most rows that mmdet gave of a picture.
+        self.most = 0
         if outputs == 'final':
             self.check_head()
 
@@ -149,7 +154,17 @@ class Detection(Adapter):
         _, _, labels, num = self.final(raw, image)[:4]
         return all(int(count) >= ROWS and len(row[:int(count)].unique()) >= CLASSES for row, count in zip(labels, num, strict=True))
 
+    def notes(self) -> dict[str, Any]:
+        if self.outputs != 'final' or owner_of(self.head, '_bbox_post_process') != NO_LIMIT:
+            return super().notes()
+        reason = f'{NO_LIMIT} of mmdet gives every box that stays; the file gives the best, as many as test_cfg.max_per_img says (or 300)'
+        return {**super().notes(), 'rows': dict(most=self.limit, reason=reason)}
+
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
+        self.most = max(self.most, *(len(sample.pred_instances) for sample in samples))
+        if self.most > self.limit:
+            tell('rows', f'mmdet gives up to {self.most} rows of a picture here, and the file the best {self.limit}, which were compared: '
+                         '--cfg-options model.test_cfg.max_per_img=N for more')
         predictions = [sample.pred_instances[:self.limit] for sample in samples]
         outputs = {name: torch.stack([filled(rows[key].to(dtype), self.limit) for rows in predictions]) for name, key, dtype in (
             ('boxes', 'bboxes', torch.float32), ('scores', 'scores', torch.float32), ('labels', 'labels', torch.int64))}

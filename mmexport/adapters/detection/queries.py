@@ -16,13 +16,23 @@ from ...utils.override import override
 from ..base import Adapter
 from ..image_metas import image_metas, padded_metas
 from ..specs import OutputSpec
-from .boxes.decoders import owners
+from .boxes.decoders import check_owners, owners
 from .boxes.evidence import score_slack
 from .detection import Detection, on_cpu
 from .selection import PLACES, selection, selects_places
 
 # Rows after the cut that are looked at.
 BEYOND = 20
+# The heads whose `predict` computes the outputs of all layers and decides by `predict_by_feat`.
+PREDICT = ('DETRHead', 'ConditionalDETRHead', 'DABDETRHead', 'DeformableDETRHead')
+
+
+class _Reached(Exception):
+    """Carry the outputs of a head."""
+
+    def __init__(self, outputs: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.outputs = outputs
 
 
 @ADAPTERS.register_module()
@@ -53,6 +63,7 @@ class QueryDetection(Detection):
         if owner != 'DETRHead':
             raise UnsupportedModelError(f'{type(self.head).__name__} decides by a _predict_by_feat_single of {owner}, which mmexport does '
                                         'not know: use --outputs raw')
+        check_owners(self.head, ('predict',), PREDICT)
 
     @property
     def limit(self) -> int:
@@ -80,10 +91,22 @@ class QueryDetection(Detection):
         samples = [DetDataSample(metainfo=meta) for meta in (image_metas(image) if sizes is None else padded_metas(image, sizes))]
         with selection(self.model, self.followed.get(PLACES)) as chosen:
             inputs: Mapping[str, Any] = self.model.forward_transformer(self.model.extract_feat(image), samples)  # type: ignore[operator]
-        with override(self.head, 'predict_by_feat', lambda *outputs, **_: outputs):
-            outputs = self.head.predict(**inputs, batch_data_samples=samples, rescale=False)
+        outputs = self._decoded(inputs, samples)
         places = chosen.pop(PLACES, None)
         return (outputs[0][-1], outputs[1][-1], *(() if places is None else (places,))), chosen
+
+    def _decoded(self, inputs: Mapping[str, Any], samples: list[Any]) -> tuple[Any, ...]:
+        """Return what the head's `predict` gives to `predict_by_feat`. What a subclass does with its results afterwards is not run."""
+        def reached(*outputs: Any, **_: Any) -> None:
+            raise _Reached(outputs)
+
+        with override(self.head, 'predict_by_feat', reached):
+            try:
+                self.head.predict(**inputs, batch_data_samples=samples, rescale=False)
+            except _Reached as exc:
+                return exc.outputs
+        raise UnsupportedModelError(f'{type(self.head).__name__}.predict does not call predict_by_feat, and mmexport takes what that is '
+                                    'given')
 
     def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
                         evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

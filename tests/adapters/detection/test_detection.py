@@ -54,6 +54,8 @@ def test_detections_equal_test_step(name: str, size: tuple[int, int]) -> None:
 CHANGES: dict[str, dict[str, Any]] = {
     'a higher threshold of suppression': dict(nms=dict(type='nms', iou_threshold=0.6)),
     'a higher threshold of the score': dict(score_thr=0.1),
+    'a threshold without a type': dict(nms=dict(iou_threshold=0.6)),
+    'boxes that touch are suppressed': dict(nms=dict(type='nms', iou_threshold=0.0)),
     'class agnostic': dict(nms=dict(type='nms', iou_threshold=0.5, class_agnostic=True)),
     'offset 1': dict(nms=dict(type='nms', iou_threshold=0.5, offset=1)),
     'fewer rows': dict(max_per_img=30),

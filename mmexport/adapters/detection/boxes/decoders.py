@@ -46,7 +46,8 @@ def check_owners(part: Any, methods: Iterable[str], known: Collection[str]) -> N
     """
     for method in methods:
         if (owner := owner_of(part, method)) not in known:
-            raise UnsupportedModelError(f'{type(part).__name__} decides by a {method} of {owner}, which mmexport does not know')
+            raise UnsupportedModelError(f'{type(part).__name__} decides by a {method} of {owner}, which mmexport does not know: '
+                                        'use --outputs raw')
 
 
 def owner_of(part: Any, method: str) -> str:

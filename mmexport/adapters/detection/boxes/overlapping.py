@@ -59,7 +59,7 @@ def overlapping(boxes: Tensor, rows: Candidates, slack: Tensor, threshold: float
     for block in boxes[:, 0].argsort().split(BLOCK):
         lowest, highest = boxes[block, 0].min() - reach, boxes[block, 2].max() + reach
         others = ((boxes[:, 2] >= lowest) & (boxes[:, 0] <= highest)).nonzero()[:, 0]
-        parts.append(_compared(boxes, scores, slack, valid, block, others, (threshold, offset, moved)))
+        parts.append(_compared(boxes, scores, slack, valid, block, others, (threshold, offset, moved, reach)))
     joined = [np.concatenate(part) for part in zip(*parts, strict=True)]
     order = np.lexsort((joined[1], joined[0]))
     joined = [part[order] for part in joined]
@@ -70,17 +70,26 @@ def overlapping(boxes: Tensor, rows: Candidates, slack: Tensor, threshold: float
 
 
 def _compared(boxes: Tensor, scores: Tensor, slack: Tensor, valid: Tensor, block: Tensor, others: Tensor,
-              limits: tuple[float, float, float]) -> tuple[Any, ...]:
+              limits: tuple[float, float, float, float]) -> tuple[Any, ...]:
     """Return the pairs of `block` and `others` that matter: the place of one, and what `Overlapping` has of the other."""
-    threshold, offset, moved = limits
+    threshold, offset, moved, reach = limits
     overlap = pairwise(boxes[None, block], boxes[None, others], boxes.new_tensor(offset))[0]
     close = slack_of_overlaps(boxes[block], boxes[others], moved)
-    one, other = ((overlap > threshold - close) & (block[:, None] != others)).nonzero().unbind(dim=1)
+    matters = (overlap > threshold - close) & (block[:, None] != others)
+    if threshold <= float(close.max() if close.numel() else 0):
+        # At a threshold of 0, boxes that touch are at it, and those that lie apart are not.
+        matters &= _gaps(boxes[block], boxes[others]) <= reach
+    one, other = matters.nonzero().unbind(dim=1)
     overlap, close, row, index = overlap[one, other], close[one, other], block[one], others[other]
     near = (scores[row] - scores[index]).abs() <= slack[row] + slack[index]
     pairs = (row, index, overlap > threshold, (overlap > threshold + close) & ~near, near, (overlap - threshold).abs() < close,
              valid[index])
     return tuple(part.numpy() for part in pairs)
+
+
+def _gaps(boxes: Tensor, others: Tensor) -> Tensor:
+    """Return how far boxes (A, B) lie apart, in the direction in which they do most; below zero where they overlap."""
+    return (torch.maximum(boxes[:, None, :2], others[:, :2]) - torch.minimum(boxes[:, None, 2:], others[:, 2:])).amax(dim=2)
 
 
 def slack_of_overlaps(boxes: Tensor, others: Tensor, moved: float) -> Tensor:

@@ -34,12 +34,20 @@ class Kept(NamedTuple):
 
 def check_suppression(cfg: Mapping[str, Any], *kinds: str) -> None:
     """Raise if ``test_cfg`` asks for a suppression that is none of `kinds`."""
-    kind = (cfg.get('nms') or {}).get('type', 'none')
+    # mmcv's own default where the config names none.
+    kind = cfg['nms'].get('type', GREEDY) if cfg.get('nms') else 'none'
     if kind not in kinds:
         raise UnsupportedModelError(f'test_cfg.nms has the type {kind!r}, and mmexport knows {" and ".join(kinds)} of this head: use '
                                     '--outputs raw')
     if kind == SOFT:
         soft_settings(cfg)
+
+
+def check_rows(cfg: Mapping[str, Any], section: str) -> None:
+    """Raise if ``test_cfg`` keeps every box that stays: a file has as many rows for every picture."""
+    if int(cfg.get('max_per_img', -1)) <= 0:
+        raise UnsupportedModelError(f'test_cfg.{section}.max_per_img is {cfg.get("max_per_img")}, and a file gives as many rows of every '
+                                    'picture: set it, or use --outputs raw')
 
 
 def soft_settings(cfg: Mapping[str, Any]) -> SoftNms | None:

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from ....errors import UnsupportedModelError
 from ....registry import ADAPTERS
+from ..boxes.candidates import candidate_limit
 from ..boxes.decoders import owners
-from ..boxes.suppression import GREEDY, check_suppression
+from ..boxes.evidence import close_calls, scale_of
 from ..detection import ROWS, Detection
-from .regions import RPN_OWNERS, candidates_of
+from .regions import RPN_OWNERS, candidates_of, check_proposals, settings_of
 
 
 @ADAPTERS.register_module()
@@ -34,7 +35,7 @@ class RegionProposals(Detection):
         if owners(self.head) != RPN_OWNERS:
             raise UnsupportedModelError(f'{type(self.head).__name__} makes proposals by methods of {", ".join(owners(self.head))}, which '
                                         'mmexport does not know: use --outputs raw')
-        check_suppression(self.head.test_cfg, GREEDY)
+        check_proposals(self.head)
 
     def _candidates(self, raw: tuple[Tensor, ...], sizes: Tensor) -> Any:
         maps = iter(raw)
@@ -45,7 +46,8 @@ class RegionProposals(Detection):
         return boxes, scores, torch.zeros_like(levels), num
 
     def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
-        calls = super().close_calls_within(raw, sizes)
+        candidates, settings = self._candidates(raw, sizes), settings_of(self.head)
+        calls = close_calls(candidates, settings, scale_of(raw[:self.levels[0]], candidates, candidate_limit(settings)))
         # A label of -1 fills up.
         maybe = torch.cat([calls['maybe'][..., :5], calls['maybe'][..., 5:].clamp(max=0)], dim=2)
         return {**calls, 'maybe': maybe}

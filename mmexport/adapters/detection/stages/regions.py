@@ -16,7 +16,7 @@ from ....errors import UnsupportedModelError
 from ...specs import LOGIT_TOLERANCE
 from ..boxes.candidates import Candidates, candidate_limit
 from ..boxes.dense import Maps, base_head, decoded
-from ..boxes.suppression import kept
+from ..boxes.suppression import GREEDY, check_rows, check_suppression, kept
 
 # A head with a semantic branch, whose methods take more.
 HYBRID = 'HybridTaskCascadeRoIHead'
@@ -49,9 +49,26 @@ class Regions(NamedTuple):
 def candidates_of(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
     """Return the candidates of an RPN. Their labels are the levels, because those of one level only suppress each other."""
     candidates = base_head(head, maps, sizes)
+    # A level that has fewer places than `nms_pre` fills up with scores of 0.
+    candidates = candidates._replace(valid=candidates.scores > 0)
     places = torch.arange(candidates.labels.shape[1], device=sizes.device)
     level = torch.div(places, candidate_limit(head.test_cfg), rounding_mode='floor')
     return candidates._replace(labels=level.expand_as(candidates.labels))
+
+
+def settings_of(head: Any) -> dict[str, Any]:
+    """Return the test_cfg of an RPN without a threshold of the score, which mmdet's does not read."""
+    return {key: value for key, value in head.test_cfg.items() if key != 'score_thr'}
+
+
+def check_proposals(head: Any) -> None:
+    """Raise if the number of proposals is open.
+
+    Raises:
+        UnsupportedModelError: it is.
+    """
+    check_suppression(head.test_cfg, GREEDY)
+    check_rows(head.test_cfg, 'rpn')
 
 
 def proposals(head: Any, maps: Maps, sizes: Tensor) -> Regions:

@@ -12,7 +12,7 @@ from ...base import Adapter
 from ..boxes.candidates import Candidates, candidate_limit
 from ..boxes.decoders import check_owners, owners
 from ..boxes.evidence import close_calls, scale_of
-from ..boxes.suppression import GREEDY, SOFT, check_suppression, kept, limit_of, places_kept
+from ..boxes.suppression import GREEDY, SOFT, check_rows, check_suppression, kept, limit_of, places_kept
 from . import grid, masks
 from .mask_evidence import with_masks
 from .points import has_points
@@ -27,12 +27,14 @@ from .regions import (
     Regions,
     candidates_of,
     check_extractors,
+    check_proposals,
     extractors_of,
     has_semantic,
     heads_of,
     proposals,
     second_stage,
     semantic_extractors,
+    settings_of,
     sizes_in_doubt,
 )
 from .roi_masks import RoiMasks
@@ -83,8 +85,9 @@ class TwoStage(RoiMasks):
         of_masks = masks.extractors_of(roi_head) if self.has_masks and not has_points(roi_head) else []
         of_semantic = [extractor for purpose in ('bbox', 'mask') for extractor in semantic_extractors(roi_head, purpose)]
         check_extractors([*extractors_of(roi_head), *of_masks, *of_semantic])
-        check_suppression(rpn.test_cfg, GREEDY)
+        check_proposals(rpn)
         check_suppression(roi_head.test_cfg, GREEDY, SOFT)
+        check_rows(roi_head.test_cfg, 'rcnn')
 
     @property
     def head(self) -> Any:
@@ -123,7 +126,7 @@ class TwoStage(RoiMasks):
         """Return which rows rounding may change; doubts about proposals, and about the samples of a bin, go on to the second stage."""
         (maps, features), rpn, roi_head = self.groups(raw), self._part('rpn_head'), self._part('roi_head')
         proposed = candidates_of(rpn, maps, sizes)
-        calls = close_calls(proposed, rpn.test_cfg, scale_of(maps[0], proposed, candidate_limit(rpn.test_cfg)))
+        calls = close_calls(proposed, settings_of(rpn), scale_of(maps[0], proposed, candidate_limit(rpn.test_cfg)))
         regions = proposals(rpn, maps, sizes)
         of_eager = second_stage(roi_head, features, regions, sizes)[0]
         maybe = calls['maybe']

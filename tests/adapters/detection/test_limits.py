@@ -1,0 +1,78 @@
+"""Check what is said where a picture may have more rows than a file gives, and that a head's own decisions are not taken for mmdet's."""
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from mmexport.adapters import build_adapter
+from mmexport.checker.kinds.detections import compare_detections
+from mmexport.errors import UnsupportedModelError
+from mmexport.inputs.synthetic import picture
+from mmexport.utils.skipped import restore_notes, skipped
+from mmexport.verification.test_step import run_test_step_on
+from tests.detectors import seeded_detector
+
+pytestmark = pytest.mark.xdist_group('dense')
+
+
+def changed(name: str, part: str, **settings: Any) -> Any:
+    model: Any = copy.deepcopy(seeded_detector(name))
+    getattr(model, part).test_cfg.update(settings)
+    return model
+
+
+@torch.no_grad()
+def share_that_differs(model: Any) -> float:
+    """Return the share of rows in which ``test_step`` and the adapter differ."""
+    adapter = build_adapter(model)
+    image = picture((2, 3, 128, 160), 3, adapter)
+    raw, _ = adapter.run_with_evidence(image)
+    expected = dict(zip([spec.name for spec in adapter.specs], adapter.final(raw, image), strict=True))
+    result = compare_detections(expected, adapter.read(run_test_step_on(adapter, image)), adapter.evidence(raw, image, {}), 1e-5)
+    assert result.get('problem') is None, result
+    return float(result['beyond'])
+
+
+@pytest.mark.parametrize(('name', 'part'), [('faster_rcnn', 'roi_head'), ('faster_rcnn', 'rpn_head'), ('rpn', 'bbox_head')])
+def test_an_open_number_of_rows_is_refused(name: str, part: str) -> None:
+    with pytest.raises(UnsupportedModelError, match='max_per_img is -1, and a file gives as many rows of every picture: set it'):
+        build_adapter(changed(name, part, max_per_img=-1))
+
+
+@pytest.mark.parametrize(('limit', 'most'), [(None, 300), (3, 3), (1000, 1000)])
+def test_rows_that_yolox_gives_beyond_the_limit_are_told(limit: int | None, most: int) -> None:
+    model = changed('yolox', 'bbox_head', **({} if limit is None else dict(max_per_img=limit)))
+    with restore_notes():
+        assert share_that_differs(model) == 0
+        lines = [line for line in skipped() if line.startswith('mmdet gives up to')]
+    assert build_adapter(model).notes()['rows']['most'] == most
+    assert bool(lines) is (most < 400)
+    assert all(f'and the file the best {most}, which were compared' in line for line in lines)
+
+
+@pytest.mark.parametrize(('name', 'part'), [('faster_rcnn', 'rpn_head'), ('rpn', 'bbox_head')])
+def test_proposals_have_no_threshold_of_the_score(name: str, part: str) -> None:
+    assert share_that_differs(changed(name, part, score_thr=0.5)) == 0
+
+
+def test_a_predict_of_a_users_own_is_refused_and_its_raw_outputs_are_not() -> None:
+    model: Any = copy.deepcopy(seeded_detector('detr'))
+
+    class Head(type(model.bbox_head)):  # type: ignore[misc]
+        def predict(self, *args: Any, **kwargs: Any) -> Any:
+            results = super().predict(*args, **kwargs)
+            for each in results:
+                each.scores = each.scores / 2
+            return results
+
+    image = torch.rand(1, 3, 128, 160)
+    with torch.no_grad():
+        expected = build_adapter(model, outputs='raw').raw(image)
+        model.bbox_head.__class__ = Head
+        actual = build_adapter(model, outputs='raw').raw(image)
+    assert all(map(torch.equal, expected, actual))
+    with pytest.raises(UnsupportedModelError, match='Head decides by a predict of Head, which mmexport does not know: use --outputs raw'):
+        build_adapter(model)
