@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..errors import ConfigError
 from .base import Adapter
-from .specs import InputSpec, OutputSpec
+from .specs import LOGIT_TOLERANCE, STEEPEST, InputSpec, OutputSpec
 
 # By the kind of our first output.
 SPECS = {
@@ -28,8 +28,8 @@ SPECS = {
 def with_mmdeploy_names(cls: type[Adapter]) -> type[Adapter]:
     """Return a subclass whose input is ``input``, and whose final outputs have mmdeploy's names.
 
-    Detections: ``dets`` (N, K, 5), boxes with their scores, and ``labels`` (N, K), zero after the last row. Label maps: ``output``
-    (N, 1, H, W) int64.
+    Detections: ``dets`` (N, K, 5), boxes with their scores, and ``labels`` (N, K), zero after the last row; with masks also ``masks``,
+    probabilities (N, K, h, w) in the cells of the boxes, or (N, K, H, W) uint8 of the picture. Label maps: ``output`` (N, 1, H, W) int64.
     """
     return type(f'{cls.__name__}AsMMDeploy', (_Renamed, cls), {'__doc__': cls.__doc__})
 
@@ -40,7 +40,6 @@ class _Renamed(Adapter):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         kind = super().specs[0].kind
-        kind = 'with masks' if any(spec.name == 'masks' for spec in super().specs) else kind
         if self.outputs != 'final' or kind not in SPECS:
             raise ConfigError(f"export.outputs.names='mmdeploy' is known for final detections and label maps, and these are "
                               f'{self.outputs} outputs of {self.task}, {kind}: leave it out')
@@ -52,11 +51,20 @@ class _Renamed(Adapter):
 
     @property
     def specs(self) -> tuple[OutputSpec, ...]:
-        return SPECS[super().specs[0].kind]
+        return (*SPECS[super().specs[0].kind], *(replace(spec, kind='dets') for spec in super().specs if spec.name == 'masks'))
 
     def decide(self, raw: tuple[Tensor, ...], *inputs: Tensor) -> tuple[Tensor, ...]:
         named = self._renamed(dict(zip([spec.name for spec in super().specs], super().decide(raw, *inputs), strict=True)))
         return tuple(named[spec.name] for spec in self.specs)
+
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return what the class after it knows, of masks by how much their probabilities may be off instead of their logits."""
+        evidence = super().evidence(raw, image, recorded)
+        if 'mask_slack' not in evidence:
+            return evidence
+        # What a decider takes beside the picture: where it ends.
+        *_, logits = super().decide(raw, image, *(recorded[name] for name in ('img_shape',) if name in recorded))
+        return {**evidence, 'mask_slack': STEEPEST * (evidence['mask_slack'] + LOGIT_TOLERANCE * logits.abs().max())}
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         return self._renamed(super().read(samples))
@@ -70,4 +78,6 @@ class _Renamed(Adapter):
     def _renamed(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if super().specs[0].kind == 'labels':
             return dict(output=outputs['labels'].to(torch.int64).unsqueeze(1))
-        return dict(dets=torch.cat([outputs['boxes'], outputs['scores'].unsqueeze(2)], dim=2), labels=outputs['labels'])
+        masks = {name: value.sigmoid() * (outputs['scores'] > 0)[..., None, None] if value.is_floating_point() else value
+                 for name, value in outputs.items() if name == 'masks'}
+        return dict(dets=torch.cat([outputs['boxes'], outputs['scores'].unsqueeze(2)], dim=2), labels=outputs['labels'], **masks)

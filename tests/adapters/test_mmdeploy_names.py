@@ -13,8 +13,9 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from benchmarks.scenes import objects
-from benchmarks.train_detectors import CONFIGS, VALIDATION, predicted
+from benchmarks.train_detectors import CONFIGS, VALIDATION, as_tensor, predicted
 from mmexport import Exporter
+from mmexport.adapters.detection.pasting import pasted
 from mmexport.checker.kinds import dets
 from mmexport.cli.main import run
 from mmexport.errors import ConfigError
@@ -128,3 +129,31 @@ def test_what_does_not_fit_is_refused(outputs: dict[str, str], words: str, tmp_p
 def test_panoptic_maps_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='panoptic'):
         Exporter(tiny('mask2former_r50', outputs=MMDEPLOY), model=seeded('mask2former_r50'), work_dir=tmp_path).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('masks', ['crop', 'paste'])
+def test_masks_are_those_of_the_model(masks: str, tmp_path: Path) -> None:
+    """As mmdeploy's own runtime reads them: probabilities that it pastes, or masks of the whole picture, compared with 0.5."""
+    config = CONFIGS / 'mask_rcnn_shapes.py'
+    assert run(['export', str(config), str(config.with_suffix('.pth')), '--work-dir', str(tmp_path), '--quiet', '--backend', 'onnx',
+                '--cfg-options', 'export.outputs.names=mmdeploy', f'export.outputs.masks={masks}']) == 0
+    session = onnxruntime.InferenceSession(str(tmp_path / 'onnx' / 'model.onnx'), providers=['CPUExecutionProvider'])
+    assert [value.name for value in session.get_outputs()] == ['dets', 'labels', 'masks']
+    model, _ = load_model(load_config(config), str(config.with_suffix('.pth')))
+    count = 0
+    for seed in VALIDATION[:5]:
+        scene = objects(seed, *SIZE)[0]
+        expected = predicted(model, scene)
+        image = model.data_preprocessor(dict(inputs=[as_tensor(scene)]))['inputs']  # type: ignore[operator]
+        rows, _, values = (torch.from_numpy(value)[0] for value in session.run(None, {'input': image.numpy()}))
+        there = rows[:, 4] > 0.5
+        boxes, values = rows[there, :4], values[there]
+        if masks == 'crop':
+            assert values.dtype == torch.float32 and 0 <= float(values.min()) and float(values.max()) <= 1
+            values = pasted(values, boxes, *SIZE)
+        one, other = values >= 0.5, torch.as_tensor(expected['masks'][expected['scores'] > 0.5])
+        assert one.shape == other.shape
+        assert int((one != other).sum()) <= 2 * len(one)
+        count += len(one)
+    assert count > 10

@@ -1,4 +1,4 @@
-"""Compare detections given as ``dets`` (N, K, 5) and ``labels`` (N, K), the names of mmdeploy.
+"""Compare detections given as ``dets`` (N, K, 5), ``labels`` (N, K) and maybe ``masks`` (N, K, h, w), the names of mmdeploy.
 
 A row of ``dets`` is a box and its score.
 """
@@ -19,12 +19,14 @@ reduced = detections.reduced
 def rows(outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the outputs by the names of `detections`. A row counts if its score is not zero."""
     scores = outputs['dets'][..., 4]
-    return dict(boxes=outputs['dets'][..., :4], scores=scores, labels=outputs['labels'], num=(scores != 0).sum(dim=1))
+    masks = {name: value for name, value in outputs.items() if name == 'masks'}
+    return dict(boxes=outputs['dets'][..., :4], scores=scores, labels=outputs['labels'], num=(scores != 0).sum(dim=1), **masks)
 
 
 def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
             tolerance: float, clear: float | None) -> dict[str, Any]:
-    return detections.compare(detections.NAMES, rows(expected), rows(actual), evidence, tolerance, clear)
+    masks = [name for name in names if name == 'masks']
+    return detections.compare([*detections.NAMES, *masks], rows(expected), rows(actual), evidence, tolerance, clear)
 
 
 def little_change(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], classes: int, tolerance: float,
