@@ -19,7 +19,7 @@ from ..inputs.decisive import decisive_inputs, decisive_size, effort
 from ..inputs.making import WINDOWS, Inputs
 from ..inputs.real_image import PHOTOGRAPH, Photograph
 from ..inputs.shapes import SAME, TRACED, Plan, open_axes
-from ..inputs.synthetic import PLAIN, picture
+from ..inputs.synthetic import PLAIN, picture, plain_picture
 from ..utils.progress import RUNNING, Progress, counted
 from .branch_search import BranchSearch
 from .expected import expect
@@ -29,6 +29,8 @@ from .test_step import PipelineCheck, check_sample, check_slid, why_not_run
 
 # Inputs this many times as large as the traced one are run once, without noise; and below this many pixels none is.
 LARGE, ALWAYS_SMALL = 1.2, 100_000
+# The output that counts rows, and the pictures on which a trained model finds none.
+ROWS, EMPTY, EMPTY_NAME = 'num', ('blank', 'grey', 'dark'), 'nothing found'
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class ReferenceMaker:
         """Run the model on `inputs`, and on those that turn out to be needed."""
         forget_called_kernels()
         samples, plan = self._run_eager(inputs)
-        samples += self._decisive(plan, samples)
+        samples += self._decisive(plan, samples) + self._without_rows(samples)
         search = BranchSearch(self.section, self.adapter, self.device, self.runs, self.step, self._sample_at, inputs.photographs,
                               plan.rules)
         settled = search.of_network(samples)
@@ -115,6 +117,20 @@ class ReferenceMaker:
             return []
         with self.step(f'Running eager on {counted(len(images), "input")} on which more classes are decided', RUNNING):
             return [sample for sample in self._expect(images, as_given=images) if self._decides_clearly(sample)]
+
+    def _without_rows(self, samples: Sequence[Sample]) -> list[Sample]:
+        """Return a plain picture on which eager finds nothing, if no sample is one and there is one."""
+        counts = [sample.expected[ROWS] for sample in samples if ROWS in sample.expected]
+        if not counts or any(bool((count == 0).any()) for count in counts):
+            return []
+        place = [spec.name for spec in self.adapter.specs].index(ROWS)
+        for kind in EMPTY:
+            image = plain_picture(self.shape, kind, self.adapter).to(self.device)
+            with torch.no_grad():
+                empty = not bool(self.adapter.run_on(image)[place].any())
+            if empty:
+                return self._expect({EMPTY_NAME: image}, as_given=(EMPTY_NAME,), noises=1)
+        return []
 
     def _decides_clearly(self, sample: Sample) -> bool:
         """Return whether eager has clear margins on enough of `sample`; note it if not."""

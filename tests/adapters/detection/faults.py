@@ -13,23 +13,25 @@ import torch
 from torch import Tensor
 
 from mmexport.adapters.detection import detection
+from mmexport.adapters.detection.boxes import dense
 from mmexport.adapters.detection.boxes.candidates import Candidates
 from mmexport.adapters.detection.stages import masks, regions
 from mmexport.ops.roi_align import forms
 from mmexport.report.facts import Report
-from tests.detectors import exported, tiny_detector
+from tests.detectors import exported, shape_of, tiny_detector
 
 Rows = tuple[Tensor, Tensor, Tensor, Tensor]
-kept, regions_kept, roi_align, masks_of = detection.kept, regions.kept, forms.roi_align, masks.masks_of
+kept, regions_kept, roi_align, masks_of, clipped = detection.kept, regions.kept, forms.roi_align, masks.masks_of, dense.clipped
 
 
 class Fault(NamedTuple):
-    """Hold the detector, the module and the name of the function that is replaced, and by what."""
+    """Hold the detector, the module and the name of the function that is replaced, by what, and whether pictures are padded."""
 
     detector: str
     module: str
     function: str
     wrong: Callable[..., Any]
+    padded: bool = False
 
 
 def with_setting(of: Callable[[Candidates, Any], Rows] = kept, **changes: Any) -> Callable[[Candidates, Any], Rows]:
@@ -69,6 +71,10 @@ def of_another_row(roi_head: Any, features: regions.Features, boxes: Tensor, lab
     return masks_of(roi_head, features, boxes, labels)[0].roll(1, dims=1), None
 
 
+def of_another_picture(roi_head: Any, features: regions.Features, boxes: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
+    return masks_of(roi_head, features, boxes, labels)[0].roll(1, dims=0), None
+
+
 DENSE: dict[str, Callable[[Candidates, Any], Rows]] = {
     'threshold of suppression 0.5 for 0.6': with_setting(nms=dict(type='nms', iou_threshold=0.5)),
     'classes suppress one another': with_setting(nms=dict(type='nms', iou_threshold=0.6, class_agnostic=True)),
@@ -89,12 +95,15 @@ CUT: dict[str, Callable[..., Tensor]] = {
 MASKS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {
     'masks of the next label': lambda roi_head, features, boxes, labels: masks_of(roi_head, features, boxes, (labels + 1) % 12),
     'masks of another row': of_another_row,
+    'masks of another picture': of_another_picture,
     'masks of boxes 2 px off': lambda roi_head, features, boxes, labels: masks_of(roi_head, features, boxes + 2, labels),
 }
 PROPOSALS = 'threshold of the proposals 0.6 for 0.7'
 FAULTS = {
     **{name: Fault('atss', detection.__name__, 'kept', wrong) for name, wrong in DENSE.items()},
     **{name: Fault('faster_rcnn', 'mmexport.patches.roi_align', 'roi_align', wrong) for name, wrong in CUT.items()},
+    'padding ignored': Fault('atss', dense.__name__, 'clipped',
+                             lambda boxes, sizes: clipped(boxes, sizes.amax(dim=0, keepdim=True).expand_as(sizes)), padded=True),
     PROPOSALS: Fault('faster_rcnn', regions.__name__, 'kept', with_setting(regions_kept, nms=dict(type='nms', iou_threshold=0.6))),
     **{name: Fault('mask_rcnn', masks.__name__, 'masks_of', wrong) for name, wrong in MASKS.items()},
 }
@@ -117,6 +126,8 @@ def planted(fault: Fault) -> Iterator[None]:
 def exported_with(name: str, backend: str, folder: Path) -> Report:
     """Export a detector with a planted fault; what eager answers is computed once for all faults of a detector."""
     fault = FAULTS[name]
-    quick = {} if fault.detector == 'atss' else dict(verify=dict(shapes=[(161, 97)], noises=1, batch=2))
+    quick: dict[str, Any] = {} if fault.detector == 'atss' else dict(verify=dict(shapes=[(161, 97)], noises=1, batch=2))
+    if fault.padded:
+        quick['inputs'] = dict(shape=shape_of(fault.detector), img_shape=True)
     with planted(fault):
         return exported(fault.detector, tiny_detector(fault.detector, backends=[backend], **quick), folder)

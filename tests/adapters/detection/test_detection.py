@@ -15,7 +15,8 @@ from mmexport.checker.rules.detection_rows import compare_detections
 from mmexport.errors import UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.verification.test_step import run_test_step_on
-from tests.detectors import CONFIGS, MULTIPLES, seeded_detector
+from tests.detectors import CONFIGS, MULTIPLES, SHAPES, seeded_detector
+from tests.tiny import SHAPE
 
 # One worker runs them: they share what is computed once.
 pytestmark = pytest.mark.xdist_group('dense')
@@ -49,6 +50,21 @@ def test_detections_equal_test_step(name: str, size: tuple[int, int]) -> None:
         read = adapter.read(run_test_step_on(adapter, image))
     result = compare_detections(expected, read, evidence, 1e-5)
     assert result.get('problem') is None and result['beyond'] == 0, result
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_pictures_are_crowded(name: str) -> None:
+    """Else a wrong decision may not show. The points of FCOS and the boxes of CenterNet's seeded weights lie within the picture."""
+    adapter, expected, _, image = outputs(name, SHAPES.get(name, SHAPE)[2:])  # type: ignore[arg-type]
+    boxes, height, width = expected['boxes'], *image.shape[2:]
+    there = expected['scores'] > 0
+    assert int(expected['num'].min()) >= 20
+    assert all(len(labels[row].unique()) >= LEAST_CLASSES.get(name, 5) for labels, row in zip(expected['labels'], there, strict=True))
+    border = (boxes[..., :2] <= 0).any(dim=2) | (boxes[..., 2] >= width) | (boxes[..., 3] >= height)
+    assert int((border & there).sum()) >= 5 or name in ('fcos', 'centernet')
+    if name in ('retinanet', 'atss', 'fcos', 'yolox', 'rtmdet', 'rpn'):
+        candidates = adapter._candidates(adapter.run_with_evidence(image)[0], adapter.sizes_of(image))
+        assert int(candidates.valid.sum()) > 1.2 * int(expected['num'].sum()), 'nothing is suppressed'
 
 
 CHANGES: dict[str, dict[str, Any]] = {
