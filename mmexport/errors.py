@@ -148,6 +148,7 @@ def eager_in_words(images: Mapping[str, Tensor], hint: bool = True) -> Iterator[
     except MMExportError:
         raise
     except Exception as exc:
-        shapes = ', '.join(f'{name} {tuple(image.shape)}' for name, image in images.items())
+        # An image of no size stands for pictures whose sizes are not known here.
+        shapes = ', '.join(f'{name} {tuple(image.shape)}' if image.numel() else name for name, image in images.items())
         raise EagerError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {last_line(exc)}'
                          + ('. Other sizes: --shape, export.verify.shapes' if hint else '')) from exc

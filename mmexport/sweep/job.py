@@ -120,7 +120,7 @@ def _seeded(cfg: Config, weights: Path, size: tuple[int, int]) -> Path:
 
     from ..seeding.checkpoint import write_checkpoint
     if not weights.is_file():
-        with eager_in_words({'seeding': torch.empty(1, 3, *size)}):
+        with eager_in_words({'seeding': torch.empty(1, 3, *size)}, hint=all(size)):
             write_checkpoint(cfg, weights)
     return weights
 

@@ -106,19 +106,20 @@ def test_roi_pool_equals_loops() -> None:
         assert not cells or int(argmax[roi, channel, y, x]) == max(cells)[1]
 
 
-def test_carafe_equals_loops() -> None:
-    features, masks = values((1, 4, 3, 4), 0), values((1, 2 * 9, 6, 8), 1)
+@pytest.mark.parametrize('together', [1, 1 << 24])
+def test_carafe_equals_loops(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether pictures are computed one by one or together."""
+    monkeypatch.setattr('mmexport.ops.carafe.reference.TOGETHER', together)
+    features, masks = values((2, 4, 3, 4), 0), values((2, 2 * 9, 6, 8), 1)
     for name, scratch in (('carafe_naive_forward', 0), ('carafe_forward', 3)):
-        output = torch.zeros(1, 4, 6, 8)
-        empty = [torch.zeros(0)] * scratch
-        args = (features, masks, *empty, output) if not scratch else (features, masks, empty[0], empty[1], empty[2], output)
-        reference_kernels()[name](*args, kernel_size=3, group_size=2, scale_factor=2)
-        for channel, y, x in itertools.product(range(4), range(6), range(8)):
-            expected = sum(float(features[0, channel, y // 2 + row - 1, x // 2 + column - 1])
-                           * float(masks[0, channel // 2 * 9 + row * 3 + column, y, x])
+        output = torch.zeros(2, 4, 6, 8)
+        reference_kernels()[name](features, masks, *[torch.zeros(0)] * scratch, output, kernel_size=3, group_size=2, scale_factor=2)
+        for image, channel, y, x in itertools.product(range(2), range(4), range(6), range(8)):
+            expected = sum(float(features[image, channel, y // 2 + row - 1, x // 2 + column - 1])
+                           * float(masks[image, channel // 2 * 9 + row * 3 + column, y, x])
                            for row in range(3) for column in range(3)
                            if 0 <= y // 2 + row - 1 < 3 and 0 <= x // 2 + column - 1 < 4)
-            assert float(output[0, channel, y, x]) == pytest.approx(expected, abs=1e-5)
+            assert float(output[image, channel, y, x]) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.skipif(provide_mmcv_ext() == 'compiled', reason='compiled mmcv has it on CUDA only')

@@ -7,6 +7,9 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
+# Numbers of the output that are computed at once.
+TOGETHER = 1 << 24
+
 
 def carafe_naive_forward(features: Tensor, masks: Tensor, output: Tensor, kernel_size: int, group_size: int, scale_factor: int) -> None:
     """Write the weighted sums of neighbours into `output`.
@@ -16,10 +19,18 @@ def carafe_naive_forward(features: Tensor, masks: Tensor, output: Tensor, kernel
         masks: (N, groups * kernel_size ** 2, H * scale_factor, W * scale_factor), the weights of the neighbours for each result.
         output: (N, C, H * scale_factor, W * scale_factor), in place.
     """
+    # A head of masks has 100 pictures for each real one, and four tensors of the size of the output are needed.
+    step = max(1, TOGETHER // max(1, output[:1].numel()))
+    for first in range(0, len(features), step):
+        some = slice(first, first + step)
+        output[some] = _summed(features[some], masks[some], kernel_size, group_size, scale_factor)
+
+
+def _summed(features: Tensor, masks: Tensor, kernel_size: int, group_size: int, scale_factor: int) -> Tensor:
     reach = kernel_size // 2
     height, width = features.shape[2:]
     framed = F.pad(features, (reach, reach, reach, reach))
-    total = output.new_zeros(output.shape)
+    total = features.new_zeros(*features.shape[:2], scale_factor * height, scale_factor * width)
     share = features.shape[1] // group_size
     for row in range(kernel_size):
         for column in range(kernel_size):
@@ -28,7 +39,7 @@ def carafe_naive_forward(features: Tensor, masks: Tensor, output: Tensor, kernel
             tap = row * kernel_size + column
             weights = masks[:, tap::kernel_size ** 2].repeat_interleave(share, 1)
             total += near * weights
-    output.copy_(total)
+    return total
 
 
 def carafe_forward(features: Tensor, masks: Tensor, rfeatures: Tensor, routput: Tensor, rmasks: Tensor, output: Tensor, kernel_size: int,

@@ -16,8 +16,8 @@ from ..boxes.suppression import Kept, places_kept
 if TYPE_CHECKING:
     from .corners import CornerDetection, Corners
 
-# Corners of each kind, and pairs, beyond the chosen ones that are looked at.
-CORNERS, PAIRS = 50, 200
+# Pairs beyond the chosen ones that are looked at.
+PAIRS = 200
 
 
 class Known(NamedTuple):
@@ -56,7 +56,7 @@ def _known(adapter: CornerDetection, raw: tuple[Tensor, ...], kind: int, sizes: 
     slack, highest = score_slack(heat, float(raw[kind].abs().max())), adapter.highest(heat)
     near = adapter.nearly_tied(heat, slack)
     present = torch.where((highest == heat) | near, heat, torch.zeros_like(heat))
-    count = min(limit + CORNERS + int(near.flatten(1).sum(dim=1).amax()), present[0].numel())
+    count = max(limit, _needed(present, slack, (highest == heat) & ~near, limit))
     corners = adapter.corners(present, raw[2 + kind], raw[4 + kind], sizes, count)
     peak, doubtful, margin = (part.flatten(1).gather(1, corners.cells) for part in (highest == heat, near, slack))
     of_eager = adapter.peaks(heat).flatten(1).topk(limit, dim=1).indices
@@ -66,3 +66,14 @@ def _known(adapter: CornerDetection, raw: tuple[Tensor, ...], kind: int, sizes: 
     ahead = (high[:, None] >= low[..., None]).sum(dim=2) - 1
     surely_ahead = ((low[:, None] > high[..., None]) & sure[:, None]).sum(dim=2)
     return Known(corners, (corners.cells[..., None] == of_eager[:, None]).any(dim=2) & peak, sure & (ahead < limit), surely_ahead < limit)
+
+
+def _needed(present: Tensor, slack: Tensor, sure: Tensor, limit: int) -> int:
+    """Return how many corners there are that fewer than `limit` sure ones are ahead of. Many more nearly tie where a map is flat.
+
+    Args:
+        present: the scores (N, C, H, W) of what may be a corner, else 0.
+    """
+    scores, margin = present.flatten(1), slack.flatten(1)
+    least = torch.where(sure.flatten(1), scores - margin, torch.full_like(scores, -1.0)).topk(limit, dim=1).values[:, -1:]
+    return int(((scores > 0) & (scores + margin >= least)).sum(dim=1).amax())
