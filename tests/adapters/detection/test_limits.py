@@ -2,18 +2,20 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.checker.kinds.detections import compare_detections
 from mmexport.errors import UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.utils.skipped import restore_notes, skipped
 from mmexport.verification.test_step import run_test_step_on
-from tests.detectors import seeded_detector
+from tests.detectors import seeded_detector, tiny_detector
 
 pytestmark = pytest.mark.xdist_group('dense')
 
@@ -76,3 +78,16 @@ def test_a_predict_of_a_users_own_is_refused_and_its_raw_outputs_are_not() -> No
     assert all(map(torch.equal, expected, actual))
     with pytest.raises(UnsupportedModelError, match='Head decides by a predict of Head, which mmexport does not know: use --outputs raw'):
         build_adapter(model)
+
+
+@pytest.mark.slow
+def test_nothing_is_diagnosed_where_eager_is_unsure(tmp_path: Path) -> None:
+    """Scores that are all 1.0 have no order; whatever is compared then differs, and no patch is at fault."""
+    model: Any = copy.deepcopy(seeded_detector('retinanet'))
+    with torch.no_grad():
+        model.bbox_head.retina_cls.bias += 60
+    verify = dict(shapes=[(161, 97)], noises=1, batch=2)
+    report, = Exporter(tiny_detector('retinanet', backends=['torchscript'], verify=verify), None, tmp_path, model=model).run()
+    assert report.passed is False
+    assert any('eager is unsure of' in reason for reason in report.reasons), report.reasons
+    assert report.diagnoses == ()
