@@ -78,9 +78,10 @@ def test_what_is_not_known_is_refused_in_words(path: str, words: str) -> None:
 
 
 def test_mmdeploy_names_with_and_without_masks() -> None:
-    with pytest.raises(ConfigError, match='detection \\(two stages\\), with masks: leave it out'):
-        build_adapter(seeded_detector('mask_rcnn'), names='mmdeploy')
-    assert [spec.name for spec in build_adapter(seeded_detector('faster_rcnn'), names='mmdeploy').specs] == ['dets', 'labels']
+    for name, others in (('faster_rcnn', []), ('mask_rcnn', ['masks'])):
+        assert [spec.name for spec in build_adapter(seeded_detector(name), names='mmdeploy').specs] == ['dets', 'labels', *others]
+    with pytest.raises(ConfigError, match='instances by location, instance: leave it out'):
+        build_adapter(seeded_detector('solo'), names='mmdeploy')
 
 
 def test_padding_is_left_out_of_regions_too() -> None:
