@@ -195,6 +195,9 @@ class Adapter(DataSamples, nn.Module):
         """Return whether the decisions on a scene are as many as seeded weights should give."""
         return True
 
+    def remarks(self) -> tuple[str, ...]:
+        return ()  # Lines for the report, of what eager did.
+
     def notes(self) -> dict[str, Any]:
         """Return what the user of the file must do outside it. The manifest lists it; sliding windows are an example."""
         return {}

@@ -149,8 +149,9 @@ class Exporter:
                 floors={s.name: dict(s.floors) for s in samples}, failures=in_words(failures), conflicts=conflicting(failures),
                 diagnoses=tuple(session.diagnoses), audit=audit, tolerance=self.tolerance,
                 seconds=dict(self.step.seconds), versions=versions(), work_dir=work_dir, plan=reference.plan,
-                inputs={sample.name: tuple(sample.image.shape) for sample in samples}, notes=(*self.step.notes, *skipped()),
-                seconds_by_kind=dict(self.step.by_kind), branches=reference.branches)
+                inputs={sample.name: tuple(sample.image.shape) for sample in samples},
+                notes=(*self.step.notes, *adapter.remarks(), *skipped()), seconds_by_kind=dict(self.step.by_kind),
+                branches=reference.branches)
             return publish_report(report, samples, keep=self.samples and self.checking)
 
     def _load(self) -> tuple[nn.Module, LoadReport | None]:

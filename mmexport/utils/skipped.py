@@ -1,4 +1,4 @@
-"""Remember what the report of a run says once: code on torch's internals that is not used, and what an adapter found."""
+"""Remember which code on torch's internals is not used. The report of a run says each once."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -14,13 +14,8 @@ def skip(name: str, reason: object, effect: str = SLOWER) -> None:
     _lines.setdefault(name, f'{effect}: {name} was skipped: {first}')
 
 
-def tell(name: str, line: str) -> None:
-    """Say `line` in the report of this run; of one `name` the last line stands."""
-    _lines[name] = line
-
-
 def skipped() -> list[str]:
-    """Return the lines."""
+    """Return a line for each that was not used."""
     return list(_lines.values())
 
 

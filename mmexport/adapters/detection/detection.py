@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from ...checker.kinds.detections import NAMES
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
-from ...utils.skipped import tell
 from ..base import Adapter
 from ..image_metas import image_metas
 from ..specs import OutputSpec
@@ -160,11 +159,13 @@ class Detection(Adapter):
         reason = f'{NO_LIMIT} of mmdet gives every box that stays; the file gives the best, as many as test_cfg.max_per_img says (or 300)'
         return {**super().notes(), 'rows': dict(most=self.limit, reason=reason)}
 
+    def remarks(self) -> tuple[str, ...]:
+        return () if self.most <= self.limit else (
+            f'mmdet gives up to {self.most} rows of a picture here, and the file the best {self.limit}, which were compared: '
+            '--cfg-options model.test_cfg.max_per_img=N for more',)
+
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         self.most = max(self.most, *(len(sample.pred_instances) for sample in samples))
-        if self.most > self.limit:
-            tell('rows', f'mmdet gives up to {self.most} rows of a picture here, and the file the best {self.limit}, which were compared: '
-                         '--cfg-options model.test_cfg.max_per_img=N for more')
         predictions = [sample.pred_instances[:self.limit] for sample in samples]
         outputs = {name: torch.stack([filled(rows[key].to(dtype), self.limit) for rows in predictions]) for name, key, dtype in (
             ('boxes', 'bboxes', torch.float32), ('scores', 'scores', torch.float32), ('labels', 'labels', torch.int64))}
