@@ -31,7 +31,7 @@ Run = Callable[[Tensor, Tensor], Tensor]
 
 
 class Suppress(nn.Module):
-    """Rank boxes (N, M, 4) by their scores (N, M) and suppress them. The places that stay are returned, -1 after the last (N, M)."""
+    """Return the places of boxes (N, M, 4) that stay, ranked by their scores (N, M), and -1 after the last (N, M)."""
 
     def forward(self, boxes: Tensor, scores: Tensor) -> Tensor:
         from mmexport.ops.nms import first_kept

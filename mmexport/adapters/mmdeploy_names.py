@@ -58,7 +58,7 @@ class _Renamed(Adapter):
         return tuple(named[spec.name] for spec in self.specs)
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return what the class after it knows, of masks by how much their probabilities may be off instead of their logits."""
+        """Return what the class after it knows. Of masks it says how far their probabilities may be off, not their logits."""
         evidence = super().evidence(raw, image, recorded)
         if 'mask_slack' not in evidence:
             return evidence

@@ -104,7 +104,7 @@ def floors_of(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[
 
 
 def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
-    """Return by output the largest floor of all samples, less those that count for their own sample alone."""
+    """Return by output the largest floor of all samples. Roundings count for their own sample alone."""
     floors: dict[str, float] = {}
     for sample in samples:
         for name in sample.floors.keys() - roundings(sample.floors).keys():

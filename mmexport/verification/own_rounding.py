@@ -29,7 +29,7 @@ def a_little_off(rows: Iterable[Comparison]) -> set[str]:
 
 
 def roundings_of(adapter: Adapter, sample: Sample, device: torch.device, tolerance: float) -> dict[str, float]:
-    """Return the errors of eager on `sample`, relative to the scale, of outputs where they matter.
+    """Return how far eager is from float64 on `sample`, of outputs where that matters. It is relative to the scale.
 
     A model that cannot run in float64 (a dtype is written in its code) has none: the tolerance alone counts. A difference of 1e-2 is a
     decision inside the network that falls otherwise in float64, and no rounding.

@@ -57,7 +57,7 @@ def candidates_of(head: Any, maps: Maps, sizes: Tensor) -> Candidates:
 
 
 def settings_of(head: Any) -> dict[str, Any]:
-    """Return the test_cfg of an RPN without a threshold of the score, which mmdet's does not read."""
+    """Return the test_cfg of an RPN without a threshold of the score. mmdet's does not read it."""
     return {key: value for key, value in head.test_cfg.items() if key != 'score_thr'}
 
 
