@@ -111,8 +111,10 @@ def _close_calls(adapter: Adapter, runs: NetworkRuns, name: str, image: Tensor) 
 def recomputed_floors(adapter: Adapter, samples: Sequence[Sample], checks: Sequence[Verification], tolerance: float, device: torch.device,
                 step: Progress) -> list[Sample] | None:
     """Compute floors with more noises for samples in which only the file jumps. Where a file is a little off, eager's rounding is
-    measured. None if there are none of either. A jump that three noises miss, a fourth may show; if no noise makes eager itself jump there, the file
-    is at fault. Errors that no floor would excuse (most units, the median, anything of 1e-2) do not lead here.
+    measured. None if there are none of either.
+
+    A jump that three noises miss, a fourth may show; if no noise makes eager itself jump there, the file is at fault. Errors that no
+    floor would excuse (most units, the median, anything of 1e-2) do not lead here.
     """
     jumping, off = _jumping(samples, checks), a_little_off(row for check in checks for row in check.rows)
     if not jumping and not off:
