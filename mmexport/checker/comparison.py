@@ -102,7 +102,7 @@ class Comparison:
         if not self.continuous:
             return 'equal where eager is clear' if self.floor == 0 else f'differs clearly in at most {self.floor:.4f}, as under noise'
         if self.floor == 0:
-            return f'max <= {self.limit:.2g}'
+            return f'max <= {self.limit:g}'
         return f'beyond <= {self.floor + SLACK:.3f}, median <= {self.median_limit:g}, max < {WORST:g}'
 
     @property
@@ -128,7 +128,7 @@ class Comparison:
         if self.max_rel <= self.limit and (self.rounding or self.floor == 0):
             return None
         if self.floor == 0:
-            return f'error {self.max_rel:.1e} of scale, limit {self.limit:.2g}'
+            return f'error {self.max_rel:.1e} of scale, limit {self.limit:g}'
         if not self.beyond <= allowed:
             return f'{self.beyond:.1%} beyond the tolerance, limit {allowed:.1%}'
         if not self.median <= self.median_limit:

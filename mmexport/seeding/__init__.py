@@ -50,8 +50,10 @@ def seed_model(model: nn.Module, seed: int = 0, size: Sequence[int] = (IMAGE_SID
     Args:
         size: (H, W) of the pictures that the weights will be verified with.
     """
-    built = {name: value.clone() for name, value in model.state_dict().items()}
-    for draw in range(DRAWS):
+    draws = DRAWS if any(True for _ in query_heads(model)) else 1
+    # Weights of a large model are copied only where they may be needed.
+    built = {name: value.clone() for name, value in model.state_dict().items()} if draws > 1 else {}
+    for draw in range(draws):
         if draw:
             restore_built(model, built)
         if _seed_once(model, seed, seed + draw * NEXT_DRAW, size):

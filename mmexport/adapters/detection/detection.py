@@ -18,8 +18,6 @@ from .boxes.evidence import close_calls, scale_of
 from .boxes.filling import filled
 from .boxes.suppression import GREEDY, SOFT, check_suppression, kept, limit_of
 
-# Detections and classes that seeded weights give on each scene.
-ROWS, CLASSES = 20, 5
 GROUPS = ('scores', 'boxes', 'factors')
 # The head whose `_bbox_post_process` has no limit of rows.
 NO_LIMIT = 'YOLOXHead'
@@ -149,10 +147,6 @@ class Detection(Adapter):
         candidates, cfg = self._candidates(raw, sizes), self.head.test_cfg
         return close_calls(candidates, cfg, scale_of(raw[:self.levels[0]], candidates, int(cfg.get('nms_pre', 0))))
 
-    def decides_enough(self, raw: tuple[Tensor, ...], image: Tensor) -> bool:
-        _, _, labels, num = self.final(raw, image)[:4]
-        return all(int(count) >= ROWS and len(row[:int(count)].unique()) >= CLASSES for row, count in zip(labels, num, strict=True))
-
     def notes(self) -> dict[str, Any]:
         if self.outputs != 'final' or owner_of(self.head, '_bbox_post_process') != NO_LIMIT:
             return super().notes()
@@ -160,7 +154,8 @@ class Detection(Adapter):
         return {**super().notes(), 'rows': dict(most=self.limit, reason=reason)}
 
     def remarks(self) -> tuple[str, ...]:
-        return () if self.most <= self.limit else (
+        # Of raw outputs nothing is read, and their heads may have no limit.
+        return () if not self.most or self.most <= self.limit else (
             f'mmdet gives up to {self.most} rows of a picture here, and the file the best {self.limit}, which were compared: '
             '--cfg-options model.test_cfg.max_per_img=N for more',)
 

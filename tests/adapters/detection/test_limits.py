@@ -43,6 +43,16 @@ def test_an_open_number_of_rows_is_refused(name: str, part: str) -> None:
         build_adapter(changed(name, part, max_per_img=-1))
 
 
+def test_a_limit_of_the_suppression_is_one() -> None:
+    assert share_that_differs(changed('faster_rcnn', 'roi_head', max_per_img=-1, nms=dict(type='nms', iou_threshold=0.5, max_num=30))) == 0
+
+
+def test_raw_outputs_of_a_head_without_settings_have_no_remarks() -> None:
+    model: Any = copy.deepcopy(seeded_detector('retinanet'))
+    model.bbox_head.test_cfg = {}
+    assert build_adapter(model, outputs='raw').remarks() == ()
+
+
 @pytest.mark.parametrize(('limit', 'most'), [(None, 300), (3, 3), (1000, 1000)])
 def test_rows_that_yolox_gives_beyond_the_limit_are_told(limit: int | None, most: int) -> None:
     model = changed('yolox', 'bbox_head', **({} if limit is None else dict(max_per_img=limit)))

@@ -76,7 +76,7 @@ def _compared(boxes: Tensor, scores: Tensor, slack: Tensor, valid: Tensor, block
     overlap = pairwise(boxes[None, block], boxes[None, others], boxes.new_tensor(offset))[0]
     close = slack_of_overlaps(boxes[block], boxes[others], moved)
     matters = (overlap > threshold - close) & (block[:, None] != others)
-    if threshold <= float(close.max() if close.numel() else 0):
+    if bool((close >= threshold).any()):
         # At a threshold of 0, boxes that touch are at it, and those that lie apart are not.
         matters &= _gaps(boxes[block], boxes[others]) <= reach
     one, other = matters.nonzero().unbind(dim=1)

@@ -45,7 +45,7 @@ def check_suppression(cfg: Mapping[str, Any], *kinds: str) -> None:
 
 def check_rows(cfg: Mapping[str, Any], section: str) -> None:
     """Raise if ``test_cfg`` keeps every box that stays: a file has as many rows for every picture."""
-    if int(cfg.get('max_per_img', -1)) <= 0:
+    if not _limits(cfg):
         raise UnsupportedModelError(f'test_cfg.{section}.max_per_img is {cfg.get("max_per_img")}, and a file gives as many rows of every '
                                     'picture: set it, or use --outputs raw')
 
@@ -67,8 +67,11 @@ def soft_settings(cfg: Mapping[str, Any]) -> SoftNms | None:
 
 def limit_of(cfg: Mapping[str, Any]) -> int:
     """Return the number of rows of a picture."""
-    limits = [int(limit) for limit in (cfg.get('max_per_img', -1), cfg['nms'].get('max_num', -1)) if int(limit) > 0]
-    return min(limits, default=ROWS)
+    return min(_limits(cfg), default=ROWS)
+
+
+def _limits(cfg: Mapping[str, Any]) -> list[int]:
+    return [int(limit) for limit in (cfg.get('max_per_img', -1), cfg['nms'].get('max_num', -1)) if int(limit) > 0]
 
 
 def threshold_of(cfg: Mapping[str, Any]) -> float:

@@ -54,11 +54,11 @@ def _known(adapter: CornerDetection, raw: tuple[Tensor, ...], kind: int, sizes: 
     """Return the corners of one kind that eager or a file may choose."""
     heat, limit = sigmoid(raw[kind]), int(adapter.head.test_cfg['corner_topk'])
     slack, highest = score_slack(heat, float(raw[kind].abs().max())), adapter.highest(heat)
-    near = adapter.nearly_tied(heat, slack)
-    present = torch.where((highest == heat) | near, heat, torch.zeros_like(heat))
-    count = max(limit, _needed(present, slack, (highest == heat) & ~near, limit))
+    near, tops = adapter.nearly_tied(heat, slack), highest == heat
+    present = torch.where(tops | near, heat, torch.zeros_like(heat))
+    count = max(limit, _needed(present, slack, tops & ~near, limit))
     corners = adapter.corners(present, raw[2 + kind], raw[4 + kind], sizes, count)
-    peak, doubtful, margin = (part.flatten(1).gather(1, corners.cells) for part in (highest == heat, near, slack))
+    peak, doubtful, margin = (part.flatten(1).gather(1, corners.cells) for part in (tops, near, slack))
     of_eager = adapter.peaks(heat).flatten(1).topk(limit, dim=1).indices
     low, high = corners.scores - margin, corners.scores + margin
     sure = peak & ~doubtful

@@ -12,7 +12,7 @@ from ....registry import ADAPTERS
 from ..boxes.candidates import candidate_limit
 from ..boxes.decoders import owners
 from ..boxes.evidence import close_calls, scale_of
-from ..detection import ROWS, Detection
+from ..detection import Detection
 from .regions import RPN_OWNERS, candidates_of, check_proposals, settings_of
 
 
@@ -51,6 +51,3 @@ class RegionProposals(Detection):
         # A label of -1 fills up.
         maybe = torch.cat([calls['maybe'][..., :5], calls['maybe'][..., 5:].clamp(max=0)], dim=2)
         return {**calls, 'maybe': maybe}
-
-    def decides_enough(self, raw: tuple[Tensor, ...], image: Tensor) -> bool:
-        return bool((self.final(raw, image)[3] >= ROWS).all())
