@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Pairs beyond the chosen ones that are looked at.
 PAIRS = 200
+# More corners than these nearly tie only where a map is flat or saturated; every row is in doubt then, with these alone as well.
+MOST = 2000
 
 
 class Known(NamedTuple):
@@ -56,7 +58,7 @@ def _known(adapter: CornerDetection, raw: tuple[Tensor, ...], kind: int, sizes: 
     slack, highest = score_slack(heat, float(raw[kind].abs().max())), adapter.highest(heat)
     near, tops = adapter.nearly_tied(heat, slack), highest == heat
     present = torch.where(tops | near, heat, torch.zeros_like(heat))
-    count = max(limit, _needed(present, slack, tops & ~near, limit))
+    count = max(limit, min(_needed(present, slack, tops & ~near, limit), MOST))
     corners = adapter.corners(present, raw[2 + kind], raw[4 + kind], sizes, count)
     peak, doubtful, margin = (part.flatten(1).gather(1, corners.cells) for part in (tops, near, slack))
     of_eager = adapter.peaks(heat).flatten(1).topk(limit, dim=1).indices

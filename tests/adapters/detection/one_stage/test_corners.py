@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from mmexport.adapters import build_adapter
 from mmexport.adapters.specs import LOGIT_TOLERANCE
 from mmexport.checker.rules.detection_rows import compare_detections
+from mmexport.compat.pytree import tree_leaves
 from mmexport.errors import UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from tests.detectors import seeded_detector
@@ -56,6 +58,31 @@ def test_other_pairs_are_told(fault: dict[str, Any]) -> None:
     wrong = decided(build_adapter(model), raw, image)
     metrics = compare_detections(expected, wrong, evidence, 1e-4)['metrics']
     assert sum(metrics[name] for name in ('rows_lost', 'rows_new', 'rows_wrong')) > 0, metrics
+
+
+class Largest(TorchDispatchMode):
+    """Record how many elements the largest result has."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.elements = max(self.elements, *(part.numel() for part in tree_leaves(result) if isinstance(part, Tensor)), 0)
+        return result
+
+
+def test_every_row_is_unsure_where_scores_saturate() -> None:
+    """Comparing each corner with each other one took 270 GB for CornerNet at 383x511."""
+    adapter = build_adapter(seeded_detector('cornernet'))
+    image = picture((1, 3, 192, 256), 3, adapter)
+    with torch.no_grad():
+        raw = adapter.raw(image)
+    raw[0].add_(200)
+    raw[1].add_(200)
+    with Largest() as largest:
+        evidence = adapter.evidence(raw, image, {})
+    assert largest.elements < 0.1 * raw[0].numel() ** 2
+    assert bool(evidence['unsure'].all())
 
 
 def test_what_upstream_does_not_know_is_refused() -> None:
