@@ -9,13 +9,14 @@ from torch import Tensor
 
 from mmexport.errors import LoweringError
 from mmexport.ops.roi_align import Settings, roi_align
+from mmexport.ops.roi_pool import PoolSettings, roi_pool
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
 
 @PATCHES.register_module()
 class RoIAlign(Patch):
-    """Compute RoIAlign in pure PyTorch, and that of several levels at once.
+    """Compute RoIAlign in pure PyTorch, and of several levels at once RoIPool too.
 
     mmcv's kernel allocates an output and fills it where no tracer sees it. mmdet's extractor asks which regions belong to a level and goes
     on with these alone: their number depends on the picture.
@@ -45,6 +46,9 @@ def _by_level(extractor: Any, feats: Any, rois: Tensor, roi_scale_factor: float 
         return answer
     level = extractor.map_roi_levels(rois, len(feats))
     moved = rois if roi_scale_factor is None else extractor.roi_rescale(rois, roi_scale_factor)
+    if all(type(layer).__name__ == 'RoIPool' for layer in levels):
+        settings = PoolSettings(tuple(levels[0].output_size), tuple(float(layer.spatial_scale) for layer in levels))
+        return roi_pool(list(feats), moved, level, settings)
     return roi_align(list(feats), moved, level, settings_of(levels))
 
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..level_table import level_table
+
 
 class Settings(NamedTuple):
     """Hold the options of the op.
@@ -47,18 +49,13 @@ def bags(levels: Sequence[Tensor], rois: Tensor, level: Tensor, settings: Settin
         rois: (R, 5), number of the image and x1 y1 x2 y2 in the picture's coordinates.
         level: (R,), the map that each region reads.
     """
-    sizes = torch.stack([torch.stack([rois.new_zeros(()) + side for side in (part.shape[0], *part.shape[2:])]) for part in levels]).long()
-    table = torch.cat([part.permute(0, 2, 3, 1).reshape(-1, part.shape[1]) for part in levels])
-    before = sizes.prod(dim=1).cumsum(dim=0) - sizes.prod(dim=1)
-    _, height, width = sizes[level].unbind(dim=1)
+    table = level_table(levels, rois, level)
     scale = rois.new_tensor(settings.scales)[level]
     corners = rois[:, 1:] * scale[:, None] - (0.5 if settings.aligned else 0.0)
-    rows = _axis(corners[:, 1], corners[:, 3], height, settings.bins[0], settings)
-    columns = _axis(corners[:, 0], corners[:, 2], width, settings.bins[1], settings)
-    # Rows of the table: the start of the image in its map, then row by row.
-    row_start = before[level] + rois[:, 0].long() * height * width
+    rows = _axis(corners[:, 1], corners[:, 3], table.height, settings.bins[0], settings)
+    columns = _axis(corners[:, 0], corners[:, 2], table.width, settings.bins[1], settings)
     region = _owners(rows.length.sum(dim=1))
-    row_cells = row_start[region] + rows.cells * width[region]
+    row_cells = table.start[region] + rows.cells * table.width[region]
 
     length = rows.length[:, :, None] * columns.length[:, None, :]
     bag = _owners(length.flatten())
@@ -68,8 +65,8 @@ def bags(levels: Sequence[Tensor], rois: Tensor, level: Tensor, settings: Settin
     down = torch.div(within, across, rounding_mode='floor')
     at_row = rows.start[:, :, None].expand_as(length).flatten()[bag] + down
     at_column = columns.start[:, None, :].expand_as(length).flatten()[bag] + within - down * across
-    sums = F.embedding_bag(row_cells[at_row] + columns.cells[at_column], table, offsets, mode='sum',
-                           per_sample_weights=(rows.weights[at_row] * columns.weights[at_column]).to(table.dtype))
+    sums = F.embedding_bag(row_cells[at_row] + columns.cells[at_column], table.cells, offsets, mode='sum',
+                           per_sample_weights=(rows.weights[at_row] * columns.weights[at_column]).to(table.cells.dtype))
     # Upstream's heads call ``view`` on it, as on the contiguous result of the kernel.
     return sums.unflatten(0, (-1, *settings.bins)).permute(0, 3, 1, 2).contiguous()
 
