@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,18 @@ from .regions import Features, rois_of, semantic_extractors, sizes_in_doubt
 
 # How each coordinate of a box moves: larger, aside; smaller, to the other side.
 MOVES = ((-1, -1, 1, 1), (1, 1, 1, 1), (1, 1, -1, -1), (-1, -1, -1, -1))
+
+
+class MovedMasks(NamedTuple):
+    """Hold boxes (N, K, 4) and masks (N, K, h, w): first eager's, then those of boxes moved by the tolerance.
+
+    Attributes:
+        unknown: cells (N, K, h, w) that rounding may change by any amount; None if there are none.
+    """
+
+    boxes: list[Tensor]
+    masks: list[Tensor]
+    unknown: Tensor | None = None
 
 
 def moved_boxes(boxes: Tensor, moves: Sequence[Sequence[int]] = MOVES) -> Iterator[Tensor]:
@@ -57,11 +69,28 @@ def mask_doubts(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor
     return {**doubts, 'quality': quality, 'quality_slack': largest_change(qualities) + LOGIT_TOLERANCE * largest + unsure * largest}
 
 
-def _of_points(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> dict[str, Tensor]:
+def masks_where_moved(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> MovedMasks:
+    """Return the masks of boxes (N, K, 4), and those of boxes that are moved."""
+    each = [boxes, *moved_boxes(boxes)]
+    if not has_points(roi_head):
+        return MovedMasks(each, [masks_of(roi_head, features, moved, labels)[0] for moved in each])
+    refinements = _refinements(roi_head, features, each, labels)
+    shape = boxes.shape[:2]
+    unknown = doubts_of(refinements[0], refinements[1:])[1].unflatten(0, shape)
+    return MovedMasks(each, [one.masks.unflatten(0, shape) for one in refinements], unknown)
+
+
+def _refinements(roi_head: Any, features: Features, boxes: Sequence[Tensor], labels: Tensor) -> list[Refined]:
+    """Return the refined masks of each of `boxes`, all with the cells that the first ones choose."""
     each: list[Refined] = []
-    for moved in with_moves(boxes):
+    for moved in boxes:
         coarse = of_stages(roi_head, features, rois_of(moved))[0]['mask_preds']
         each.append(refined(roi_head, features, moved, labels, coarse, each[0].steps if each else ()))
+    return each
+
+
+def _of_points(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    each = _refinements(roi_head, features, with_moves(boxes), labels)
     slack, unknown = doubts_of(each[0], each[1:])
     shape = boxes.shape[:2]
     return {'mask_slack': slack.unflatten(0, shape), 'mask_near': unknown.unflatten(0, shape),

@@ -12,33 +12,26 @@ from ....errors import ConfigError
 from ...base import Adapter
 from ...specs import LOGIT_TOLERANCE, STEEPEST, OutputSpec
 from ..pasting import decided, pasted, read_masks
-from .mask_evidence import moved_boxes
-from .masks import masks_of
-from .points import has_points
 
 if TYPE_CHECKING:
-    from .two_stage import TwoStage
+    from .roi_masks import RoiMasks
 else:
-    # It stands before a `TwoStage` in the order of methods.
-    TwoStage = Adapter
+    # It stands before a `RoiMasks` in the order of methods.
+    RoiMasks = Adapter
 
 
-
-def with_pasted_masks(cls: type[TwoStage]) -> type[TwoStage]:
+def with_pasted_masks(cls: type[RoiMasks]) -> type[RoiMasks]:
     """Return a subclass whose `masks` are (N, K, H, W) uint8: 1 where the probability reaches ``test_cfg.rcnn.mask_thr_binary``."""
     return type(f'{cls.__name__}Pasted', (_Pasted, cls), {'__doc__': cls.__doc__})
 
 
-class _Pasted(TwoStage):
+class _Pasted(RoiMasks):
     """Paste the logits that the class after it in the order of methods gives."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not self.has_masks:
             raise ConfigError(f"export.outputs.masks='paste' asks for masks, and {type(self.model).__name__} has none: leave it out")
-        if has_points(self._part('roi_head')):
-            raise ConfigError("export.outputs.masks='paste' does not know the masks that PointRend refines: leave it out, and paste them "
-                              'by mmexport.instance_data')
         if self.threshold < 0:
             raise ConfigError(f"test_cfg.rcnn.mask_thr_binary is {self.threshold}, which asks for masks without a threshold; "
                               "export.outputs.masks='paste' needs one from 0 to 1")
@@ -61,16 +54,17 @@ class _Pasted(TwoStage):
         """Return also `mask_near` (N, K, H, W): the pixels at the threshold, or that come to it where a box moves by its tolerance."""
         evidence = super().evidence(raw, image, recorded)
         others = [recorded[name] for name in ('img_shape',) if name in recorded]
-        boxes, _, labels, _, logits = super().final(raw, image, *others)
-        roi_head, features = self._part('roi_head'), self.groups(raw)[1]
-        whole = _whole(logits, boxes, image.shape[2:])
+        *rows, logits = super().final(raw, image, *others)
+        moved, size = self.masks_where_moved(raw, others[0] if others else self.sizes_of(image), rows), image.shape[2:]
+        whole = _whole(logits, rows[0], size)
         slack = torch.zeros_like(whole)
-        for moved in moved_boxes(boxes):
-            of_moved = _whole(masks_of(roi_head, features, moved, labels)[0], moved, image.shape[2:])
-            slack = torch.maximum(slack, (of_moved - whole).abs())
+        for boxes, masks in zip(moved.boxes[1:], moved.masks[1:], strict=True):
+            slack = torch.maximum(slack, (_whole(masks, boxes, size) - whole).abs())
         slack = slack + STEEPEST * LOGIT_TOLERANCE * float(logits.abs().max())
-        return {**{name: value for name, value in evidence.items() if name != 'mask_slack'},
-                'mask_near': (whole - self.threshold).abs() <= slack}
+        near = (whole - self.threshold).abs() <= slack
+        if moved.unknown is not None:
+            near = near | (pasted(moved.unknown.flatten(0, 1).float(), rows[0].flatten(0, 1), *size).unflatten(0, near.shape[:2]) > 0)
+        return {**{name: value for name, value in evidence.items() if name != 'mask_slack'}, 'mask_near': near}
 
     def testing(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -1,14 +1,17 @@
 """Give the masks of a RoI head beside boxes, for detectors that have one."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor
 
+from ...base import Adapter
 from ...specs import OutputSpec
 from ..detection import Detection
 from . import masks
+from .mask_evidence import MovedMasks
 
 
 class RoiMasks(Detection):
@@ -26,6 +29,15 @@ class RoiMasks(Detection):
         if self.outputs == 'raw' or not self.has_masks:
             return super().specs
         return (*super().specs, OutputSpec('masks', 'float32', ('batch', 'row', 'mask_h', 'mask_w'), 'detections'))
+
+    @classmethod
+    def variant(cls, option: str) -> type[Adapter] | None:
+        from .pasted_masks import with_pasted_masks
+        return with_pasted_masks(cls) if option == 'paste' else super().variant(option)
+
+    def masks_where_moved(self, raw: tuple[Tensor, ...], sizes: Tensor, rows: Sequence[Tensor]) -> MovedMasks:
+        """Return what moving the boxes of eager's `rows` by the tolerance does to their masks."""
+        raise NotImplementedError
 
     def whole(self, image: Tensor) -> Any:
         return self.final(self.raw(image), image)

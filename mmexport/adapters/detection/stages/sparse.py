@@ -1,6 +1,7 @@
 """Export Sparse R-CNN and QueryInst: learned regions that a cascade of heads moves, without suppression."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from ..boxes.decoders import check_owners
 from ..boxes.dense import decoded
 from ..queries import QueryDetection
 from . import masks
-from .mask_evidence import largest_change, sizes_of_masks_in_doubt, with_moves
+from .mask_evidence import MovedMasks, largest_change, moved_boxes, sizes_of_masks_in_doubt, with_moves
 from .regions import extractors_of, heads_of, rois_of
 from .roi_masks import RoiMasks
 
@@ -101,6 +102,10 @@ class SparseDetection(RoiMasks, QueryDetection):
         boxes, _, labels, query = self.best(raw, sizes, self.limit)
         slack = largest_change([self._masks(raw, each, labels, query) for each in with_moves(boxes)])
         return {**doubts, 'mask_slack': slack, 'mask_unsure': sizes_of_masks_in_doubt(masks.extractors_of(self._roi_head)[-1:], boxes)}
+
+    def masks_where_moved(self, raw: tuple[Tensor, ...], sizes: Tensor, rows: Sequence[Tensor]) -> MovedMasks:
+        query, boxes = self.best(raw, sizes, self.limit)[3], [rows[0], *moved_boxes(rows[0])]
+        return MovedMasks(boxes, [self._masks(raw, each, rows[2], query) for each in boxes])
 
     def corners(self, preds: Tensor, sizes: Tensor) -> Tensor:
         return preds

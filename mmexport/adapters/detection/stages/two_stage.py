@@ -1,6 +1,7 @@
 """Export box detection in two stages: proposals of an RPN, and a head that looks at each."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,13 +9,12 @@ from torch import Tensor, nn
 
 from ....errors import UnsupportedModelError
 from ....registry import ADAPTERS
-from ...base import Adapter
 from ..boxes.candidates import Candidates, candidate_limit
 from ..boxes.decoders import check_owners, owners
 from ..boxes.evidence import close_calls, scale_of
 from ..boxes.suppression import GREEDY, SOFT, check_rows, check_suppression, kept, limit_of, places_kept
 from . import grid, masks
-from .mask_evidence import with_masks
+from .mask_evidence import MovedMasks, masks_where_moved, with_masks
 from .points import has_points
 from .regions import (
     BRANCHES,
@@ -145,10 +145,8 @@ class TwoStage(RoiMasks):
             doubts = grid.with_places(doubts, roi_head, features, kept(of_eager, roi_head.test_cfg))
         return with_masks(doubts, roi_head, features, kept(of_eager, roi_head.test_cfg)[:3]) if self.has_masks else doubts
 
-    @classmethod
-    def variant(cls, option: str) -> type[Adapter] | None:
-        from .pasted_masks import with_pasted_masks
-        return with_pasted_masks(cls) if option == 'paste' else super().variant(option)
+    def masks_where_moved(self, raw: tuple[Tensor, ...], sizes: Tensor, rows: Sequence[Tensor]) -> MovedMasks:
+        return masks_where_moved(self._part('roi_head'), self.groups(raw)[1], rows[0], rows[2])
 
     def groups(self, raw: tuple[Tensor, ...]) -> tuple[list[list[Tensor]], Features]:
         """Return the maps of the RPN, and those that regions are cut from."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ def quick(backend: str) -> Any:
     return tiny_detector('mask_rcnn', backends=[backend], outputs=dict(masks='paste'), verify=dict(shapes=[(161, 97)], noises=1, batch=2))
 
 
-@pytest.mark.parametrize('img_shape', [False, True])
-@pytest.mark.parametrize('name', ['mask_rcnn', 'cascade_mask_rcnn'])
+# QueryInst does not cut its boxes at the border, and mmdet cannot paste a mask whose box lies beyond it, as seeded weights give them.
+@pytest.mark.parametrize(('name', 'img_shape'), [*itertools.product(['mask_rcnn', 'cascade_mask_rcnn', 'point_rend'], [False, True]),
+                                                 ('queryinst', False)])
 def test_masks_are_those_of_test_step(name: str, img_shape: bool) -> None:
     adapter = build_adapter(seeded_detector(name), masks='paste', img_shape=img_shape)
     inputs = adapter.network_inputs(picture((2, 3, 97, 161), 3, adapter))
@@ -41,7 +43,8 @@ def test_masks_are_those_of_test_step(name: str, img_shape: bool) -> None:
     result = compare_detections(expected, read, evidence, 1e-5)
     assert result.get('problem') is None and result['beyond'] == 0, result
     of_masks = evidence['mask_near'] & (expected['masks'].sum(dim=(2, 3)) > 0)[..., None, None]
-    assert float(of_masks.float().mean()) < 0.01, 'few pixels are in doubt'
+    # Rounding also chooses the points that PointRend computes again.
+    assert float(of_masks.float().mean()) < (0.02 if name == 'point_rend' else 0.01), 'few pixels are in doubt'
     wrong = copy.deepcopy(expected)
     row = int(expected['masks'][0].sum(dim=(1, 2)).argmax())
     wrong['masks'][0, row] = wrong['masks'][0, row].roll(1, dims=1)

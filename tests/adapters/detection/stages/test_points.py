@@ -14,7 +14,6 @@ from mmexport.adapters.detection.stages.masks import of_stages
 from mmexport.adapters.detection.stages.points import Refined, Step, doubts, refined, sides
 from mmexport.adapters.detection.stages.regions import rois_of
 from mmexport.checker.rules.detection_rows import compare_detections
-from mmexport.errors import ConfigError
 from mmexport.inputs.synthetic import picture
 from tests.detectors import seeded_detector
 
@@ -94,7 +93,5 @@ def test_a_step_that_computes_every_cell_leaves_nothing_unknown() -> None:
     assert doubts(Refined(base.masks, [None]), [Refined(base.masks + 0.5, [None])])[0].tolist() == pytest.approx([0.5, 0.5])
 
 
-def test_sizes_and_what_is_not_known() -> None:
+def test_sizes_of_the_steps() -> None:
     assert sides(model().roi_head) == [(7, 7), (14, 14), (28, 28), (56, 56), (112, 112)]
-    with pytest.raises(ConfigError, match='PointRend'):
-        build_adapter(model(), masks='paste')

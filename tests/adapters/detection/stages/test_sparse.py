@@ -46,5 +46,5 @@ def test_what_is_not_known_is_refused() -> None:
     model.roi_head.__class__ = Head
     with pytest.raises(UnsupportedModelError, match='Head decides by a _mask_forward of Head, which mmexport does not know'):
         build_adapter(model)
-    with pytest.raises(ConfigError, match='this is detection .queries.'):
-        build_adapter(seeded_detector('queryinst'), masks='paste')
+    with pytest.raises(ConfigError, match='asks for masks, and SparseRCNN has none'):
+        build_adapter(seeded_detector('sparse_rcnn'), masks='paste')
