@@ -15,10 +15,13 @@ from torch import Tensor
 
 from ..errors import ConfigError
 from .base import Adapter
+from .detection.detection import Detection
 from .specs import LOGIT_TOLERANCE, STEEPEST, InputSpec, OutputSpec
 
-# By the kind of our first output.
+# By the kind of our first output. mmdeploy gives the logits of mask classifiers, whose instances are of that kind too: see `_Renamed`.
 SPECS = {
+    'instance': (OutputSpec('dets', 'float32', ('batch', 'row', 'box and score'), 'dets_of_instances'),
+                 OutputSpec('labels', 'int64', ('batch', 'row'), 'dets_of_instances')),
     'detections': (OutputSpec('dets', 'float32', ('batch', 'row', 'box and score'), 'dets'),
                    OutputSpec('labels', 'int64', ('batch', 'row'), 'dets')),
     'labels': (OutputSpec('output', 'int64', ('batch', 'one', 'height', 'width'), 'channel_labels'),),
@@ -29,7 +32,8 @@ def with_mmdeploy_names(cls: type[Adapter]) -> type[Adapter]:
     """Return a subclass whose input is ``input``, and whose final outputs have mmdeploy's names.
 
     Detections: ``dets`` (N, K, 5), boxes with their scores, and ``labels`` (N, K), zero after the last row; with masks also ``masks``,
-    probabilities (N, K, h, w) in the cells of the boxes, or (N, K, H, W) uint8 of the picture. Label maps: ``output`` (N, 1, H, W) int64.
+    probabilities (N, K, h, w) in the cells of the boxes, or (N, K, H, W) uint8 of the picture; those of SOLO are uint8. Label maps:
+    ``output`` (N, 1, H, W) int64.
     """
     return type(f'{cls.__name__}AsMMDeploy', (_Renamed, cls), {'__doc__': cls.__doc__})
 
@@ -40,7 +44,7 @@ class _Renamed(Adapter):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         kind = super().specs[0].kind
-        if self.outputs != 'final' or kind not in SPECS:
+        if self.outputs != 'final' or kind not in SPECS or (kind == 'instance' and not isinstance(self, Detection)):
             raise ConfigError(f"export.outputs.names='mmdeploy' is known for final detections and label maps, and these are "
                               f'{self.outputs} outputs of {self.task}, {kind}: leave it out')
 
@@ -51,7 +55,10 @@ class _Renamed(Adapter):
 
     @property
     def specs(self) -> tuple[OutputSpec, ...]:
-        return (*SPECS[super().specs[0].kind], *(replace(spec, kind='dets') for spec in super().specs if spec.name == 'masks'))
+        first, *others = SPECS[super().specs[0].kind]
+        masks = (replace(spec, kind=first.kind, dtype='uint8' if spec.dtype == 'bool' else spec.dtype)
+                 for spec in super().specs if spec.name == 'masks')
+        return (first, *others, *masks)
 
     def decide(self, raw: tuple[Tensor, ...], *inputs: Tensor) -> tuple[Tensor, ...]:
         named = self._renamed(dict(zip([spec.name for spec in super().specs], super().decide(raw, *inputs), strict=True)))
@@ -78,6 +85,6 @@ class _Renamed(Adapter):
     def _renamed(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if super().specs[0].kind == 'labels':
             return dict(output=outputs['labels'].to(torch.int64).unsqueeze(1))
-        masks = {name: value.sigmoid() * (outputs['scores'] > 0)[..., None, None] if value.is_floating_point() else value
+        masks = {name: value.sigmoid() * (outputs['scores'] > 0)[..., None, None] if value.is_floating_point() else value.to(torch.uint8)
                  for name, value in outputs.items() if name == 'masks'}
         return dict(dets=torch.cat([outputs['boxes'], outputs['scores'].unsqueeze(2)], dim=2), labels=outputs['labels'], **masks)

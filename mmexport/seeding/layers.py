@@ -11,8 +11,6 @@ CLASS_LAYERS = ('conv_seg', 'fc_seg', 'cls_seg', 'mask_norm')
 LOGIT_MEAN, DELTA_STD = -9.0, 0.5
 # Of the tags of corners: two that are nearer than 0.5 belong together.
 TAG_STD = 0.25
-# Of SOLO's cells: as many are over its threshold of 0.1 as of a dense head over 0.05.
-GRID_MEAN = -8.0
 # Of a head on queries, of which there are few.
 QUERY_MEAN = -6.0
 
@@ -68,9 +66,6 @@ def detecting_layers(model: nn.Module) -> dict[nn.Module, Spread]:
             for names, spread in ((('tl_heat', 'br_heat'), Spread(mean=LOGIT_MEAN, bounded=True)), (('tl_emb', 'br_emb'), Spread(TAG_STD)),
                                   (('tl_off', 'br_off'), Spread(DELTA_STD))):
                 layers.update((level[-1].conv, spread) for name in names for level in getattr(head, name))
-        if hasattr(head, 'num_grids') and isinstance(getattr(head, 'conv_cls', None), nn.Conv2d):
-            # The head of SOLO scores the cells of its grids, which differ little with new weights.
-            layers[head.conv_cls] = Spread(mean=GRID_MEAN)
         if hasattr(head, 'conv_logits'):
             layers[head.conv_logits] = Spread()
         if not hasattr(head, 'predict_by_feat') or not hasattr(head, 'cls_out_channels'):

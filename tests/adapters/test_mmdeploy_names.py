@@ -15,10 +15,12 @@ from scipy.optimize import linear_sum_assignment
 from benchmarks.scenes import objects
 from benchmarks.train_detectors import CONFIGS, VALIDATION, as_tensor, predicted
 from mmexport import Exporter
+from mmexport.adapters import build_adapter
 from mmexport.adapters.detection.pasting import pasted
-from mmexport.checker.kinds import dets
+from mmexport.checker.kinds import dets, dets_of_instances
 from mmexport.cli.main import run
 from mmexport.errors import ConfigError
+from mmexport.inputs.synthetic import picture
 from mmexport.model.build import load_model
 from mmexport.model.config import export_section, load_config
 from tests.detectors import seeded_detector, tiny_detector
@@ -129,6 +131,36 @@ def test_what_does_not_fit_is_refused(outputs: dict[str, str], words: str, tmp_p
 def test_panoptic_maps_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='panoptic'):
         Exporter(tiny('mask2former_r50', outputs=MMDEPLOY), model=seeded('mask2former_r50'), work_dir=tmp_path).run()
+
+
+@pytest.mark.parametrize('backend', ['torchscript', pytest.param('onnx', marks=pytest.mark.slow)])
+def test_instances_by_location_are_dets_labels_and_masks(backend: str, tmp_path: Path) -> None:
+    cfg = tiny_detector('solo', backends=[backend], outputs=MMDEPLOY, verify=dict(shapes=[(161, 97)], noises=1, batch=2))
+    report, = Exporter(cfg, None, tmp_path, model=seeded_detector('solo'), diagnose=False).run()
+    assert report.passed, report.reasons
+    outputs = [(spec['name'], spec['dtype']) for spec in report.artifacts[0].manifest['outputs']]
+    assert outputs == [('dets', 'float32'), ('labels', 'int64'), ('masks', 'uint8')]
+    assert sum(check.passed is True for check in report.pipelines) > 1
+
+
+def test_wrong_instances_are_found() -> None:
+    adapter = build_adapter(seeded_detector('solo'), names='mmdeploy')
+    image = picture((2, 3, 128, 160), 3, adapter)
+    with torch.no_grad():
+        raw, recorded = adapter.run_with_evidence(image)
+        outputs = dict(zip([spec.name for spec in adapter.specs], adapter.decide(raw, image), strict=True))
+        evidence = adapter.evidence(raw, image, recorded)
+
+    def beyond(**changed: Any) -> float:
+        result = dets_of_instances.compare([*outputs], outputs, {**outputs, **changed}, evidence, 1e-4, None)
+        return 1.0 if 'problem' in result else float(result['beyond'])
+
+    there = outputs['dets'][..., 4] > 0
+    assert int(there.sum()) > 20 and beyond() == 0
+    assert beyond(labels=(outputs['labels'] + 1) % 12 * there) > 0
+    assert beyond(dets=outputs['dets'] * torch.tensor([1.05, 1, 1.05, 1, 1])) > 0
+    assert beyond(dets=outputs['dets'] * torch.tensor([1, 1, 1, 1, 0.99])) > 0
+    assert beyond(masks=outputs['masks'].roll(1, dims=1)) > 0
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from mmexport.adapters.detection.stages import regions
 from mmexport.adapters.detection.stages.regions import CLOSE, sizes_in_doubt
 from mmexport.checker.rules.detection_rows import compare_detections
 from mmexport.compat import provide_mmcv_ext
-from mmexport.errors import ConfigError, UnsupportedModelError
+from mmexport.errors import UnsupportedModelError
 from mmexport.inputs.synthetic import picture
 from mmexport.verification.test_step import run_test_step_on
 from tests.detectors import STAGES, seeded_detector
@@ -80,8 +80,6 @@ def test_what_is_not_known_is_refused_in_words(path: str, words: str) -> None:
 def test_mmdeploy_names_with_and_without_masks() -> None:
     for name, others in (('faster_rcnn', []), ('mask_rcnn', ['masks'])):
         assert [spec.name for spec in build_adapter(seeded_detector(name), names='mmdeploy').specs] == ['dets', 'labels', *others]
-    with pytest.raises(ConfigError, match='instances by location, instance: leave it out'):
-        build_adapter(seeded_detector('solo'), names='mmdeploy')
 
 
 def test_padding_is_left_out_of_regions_too() -> None:
