@@ -2,7 +2,8 @@
 
 Each detector is exported and verified at full size with seeded weights and `final` outputs, then timed in turn in a process of its own.
 A file is timed with the way back to mmdet's results, which pastes masks into the picture: so eager's ``predict`` does. The calls of
-suppression, RoIAlign and deformable convolution that a file makes are timed alone, too; these ops against mmcv's: op_speed.py.
+suppression, RoIAlign and deformable convolution that a file makes are timed alone, too, ten times in a row; these ops against mmcv's:
+op_speed.py.
     python benchmarks/detector_speed.py --out benchmarks/results/detector_speed.json
     python benchmarks/detector_speed.py --configs retinanet_r50 --formats torchscript --rounds 5 --out /tmp/speed.json
 """
@@ -27,6 +28,8 @@ CONFIGS = {'retinanet_r50': 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py', 'rt
            'faster_rcnn_r50_dcn': 'mmdet::dcn/faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco.py',
            'faster_rcnn_r50_dcnv2': 'mmdet::dcnv2/faster-rcnn_r50-mdconv-c3-c5_fpn_1x_coco.py'}
 FORMATS = ('torchscript', 'onnx', 'openvino', 'torch_export')
+# How often an op is called in its turn: the first milliseconds after a pause are slow, and in a file it follows other work.
+TIMES = 10
 # Where a detector calls our forms of mmcv's ops: module and function.
 OPS = {'suppression': ('mmexport.adapters.detection.boxes.suppression', 'first_kept'),
        'RoIAlign': ('mmexport.patches.roi_align', 'roi_align'),
@@ -110,6 +113,7 @@ def measured(name: str, args: argparse.Namespace) -> dict[str, Any]:
         contestants.update({op: repeated(calls) for op, calls in ops.items()})
         others = Others()
         seconds = in_turn(contestants, image, args.rounds, time.perf_counter, lambda: time.sleep(PAUSE))
+        seconds.update({op: [each / TIMES for each in seconds[op]] for op in ops})
         load_of_others = others.load()
     return dict(threads=torch.get_num_threads(), others=load_of_others, eager=spread(seconds['eager']),
                 formats={form: dict(ratio=paired(seconds, form), **spread(seconds[form])) for form in args.formats},
@@ -154,7 +158,7 @@ def traced(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callabl
 
 
 def repeated(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Callable[[Any], Any]:
-    return lambda _: [run(*tensors) for run, tensors in calls]
+    return lambda _: [run(*tensors) for _ in range(TIMES) for run, tensors in calls]
 
 
 if __name__ == '__main__':
