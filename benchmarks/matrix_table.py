@@ -73,7 +73,8 @@ def across(environments: list[dict[str, Any]]) -> list[str]:
         return []
     lines = ['', 'Files of SegFormer-B0 and MaskFormer-R50, small, in each format but AOTInductor, written by the environment of the',
              'column and verified by that of the row. Refused: a torch.export file of a newer torch, and the message names both versions.',
-             'Others that do not pass are below. A dash: not there when the row was run.', '',
+             'Others that do not pass are below. A dash: the files of that column were not there when the row was run. Environments',
+             'take 2 to 8 GB each, and are removed after their rows.', '',
              f"| verified by | {' | '.join(writers)} |", '|---' * (len(writers) + 1) + '|']
     for reader, row in results.items():
         cells = []
