@@ -51,12 +51,12 @@ def roi_pool(levels: Sequence[Tensor], rois: Tensor, level: Tensor, settings: Po
     first = table.start[:, None, None] + rows.first[:, :, None] * width + columns.first[:, None]
     # A bin that is read to its end is read at its last cell again.
     down, across = ((axis.length - 1).clamp(min=0) for axis in (rows, columns))
-    grid = (down[:, :, None] * width + torch.zeros_like(first), across[:, None] + torch.zeros_like(first), width + torch.zeros_like(first))
+    grid = torch.broadcast_tensors(first, down[:, :, None] * width, across[:, None], width)
     # There may be no region.
     steps = torch.stack([torch.cat([axis.flatten(), axis.new_zeros(1)]).amax(dim=0) + 1 for axis in (down, across)])
     best = table.cells.index_select(0, first.flatten())
     state = (torch.zeros_like(steps[0]), best)
-    others = (table.cells, *(part.flatten() for part in (first, *grid)), steps)
+    others = (table.cells, *(part.flatten() for part in grid), steps)
     if not rois.is_meta:  # How long the loop runs depends on values.
         # A trace keeps the scripted loop only, whatever the format takes.
         scripted = torch.jit.is_tracing() or form_of('roi_pool') == 'script'

@@ -18,7 +18,7 @@ MOVES = ((-1, -1, 1, 1), (1, 1, 1, 1), (1, 1, -1, -1), (-1, -1, -1, -1))
 
 
 class MovedMasks(NamedTuple):
-    """Hold boxes (N, K, 4) and masks (N, K, h, w): first eager's, then those of boxes moved by the tolerance.
+    """Hold boxes (N, K, 4) that are moved by the tolerance, and their masks (N, K, h, w).
 
     Attributes:
         unknown: cells (N, K, h, w) that rounding may change by any amount; None if there are none.
@@ -70,14 +70,13 @@ def mask_doubts(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor
 
 
 def masks_where_moved(roi_head: Any, features: Features, boxes: Tensor, labels: Tensor) -> MovedMasks:
-    """Return the masks of boxes (N, K, 4), and those of boxes that are moved."""
-    each = [boxes, *moved_boxes(boxes)]
+    """Return the masks that boxes (N, K, 4) have where they are moved."""
+    each = list(moved_boxes(boxes))
     if not has_points(roi_head):
         return MovedMasks(each, [masks_of(roi_head, features, moved, labels)[0] for moved in each])
-    refinements = _refinements(roi_head, features, each, labels)
+    base, *others = _refinements(roi_head, features, [boxes, *each], labels)
     shape = boxes.shape[:2]
-    unknown = doubts_of(refinements[0], refinements[1:])[1].unflatten(0, shape)
-    return MovedMasks(each, [one.masks.unflatten(0, shape) for one in refinements], unknown)
+    return MovedMasks(each, [other.masks.unflatten(0, shape) for other in others], doubts_of(base, others)[1].unflatten(0, shape))
 
 
 def _refinements(roi_head: Any, features: Features, boxes: Sequence[Tensor], labels: Tensor) -> list[Refined]:

@@ -58,7 +58,7 @@ class _Pasted(RoiMasks):
         moved, size = self.masks_where_moved(raw, others[0] if others else self.sizes_of(image), rows), image.shape[2:]
         whole = _whole(logits, rows[0], size)
         slack = torch.zeros_like(whole)
-        for boxes, masks in zip(moved.boxes[1:], moved.masks[1:], strict=True):
+        for boxes, masks in zip(moved.boxes, moved.masks, strict=True):
             slack = torch.maximum(slack, (_whole(masks, boxes, size) - whole).abs())
         slack = slack + STEEPEST * LOGIT_TOLERANCE * float(logits.abs().max())
         near = (whole - self.threshold).abs() <= slack

@@ -104,7 +104,7 @@ class SparseDetection(RoiMasks, QueryDetection):
         return {**doubts, 'mask_slack': slack, 'mask_unsure': sizes_of_masks_in_doubt(masks.extractors_of(self._roi_head)[-1:], boxes)}
 
     def masks_where_moved(self, raw: tuple[Tensor, ...], sizes: Tensor, rows: Sequence[Tensor]) -> MovedMasks:
-        query, boxes = self.best(raw, sizes, self.limit)[3], [rows[0], *moved_boxes(rows[0])]
+        query, boxes = self.best(raw, sizes, self.limit)[3], list(moved_boxes(rows[0]))
         return MovedMasks(boxes, [self._masks(raw, each, rows[2], query) for each in boxes])
 
     def corners(self, preds: Tensor, sizes: Tensor) -> Tensor:
