@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmexport.errors import UnsupportedModelError
-from mmexport.ops.nms import first_kept, moved_apart
-from mmexport.ops.ranking import ranked, rows_at
+from mmexport.ops import distinct as choice
+from mmexport.ops.ranking import rows_at
 from mmexport.ops.sigmoid import sigmoid
 from mmexport.patching import Environment, Patch
 from mmexport.registry import PATCHES
@@ -44,7 +43,8 @@ def pre_decoder(model: Any, memory: Tensor, memory_mask: Tensor | None, spatial_
     layer, limit = model.decoder.num_layers, model.num_queries
     scores = sigmoid(model.bbox_head.cls_branches[layer](places).max(-1)[0])
     unactivated = model.bbox_head.reg_branches[layer](places) + proposals
-    index, count = distinct(unactivated.sigmoid(), scores, torch.ones_like(scores, dtype=torch.bool), model.cache_dict['dqs_cfg'], limit)
+    candidates = torch.ones_like(scores, dtype=torch.bool)
+    index, count = choice.distinct(unactivated.sigmoid(), scores, candidates, model.cache_dict['dqs_cfg'], limit)
     # Where fewer are distinct, upstream fills up with zeros, too.
     there = (torch.arange(limit, device=index.device) < count[:, None])[..., None]
     query, reference = (torch.where(there, rows_at(values, index), values.new_zeros(()))
@@ -59,9 +59,7 @@ def select_distinct(decoder: Any, reference_points: Tensor, query: Tensor, self_
     # Upstream reads it off the first row, which is all open if the first query is distinct.
     candidates = ~self_attn_mask.unflatten(0, (-1, heads))[:, 0, 0]
     scores = sigmoid(decoder.cache_dict['cls_branches'][layer_index](query)).max(-1).values
-    index, num = distinct(reference_points, scores, candidates, decoder.cache_dict['dqs_cfg'], count)
-    target = torch.where(torch.arange(count, device=index.device) < num[:, None], index, torch.full_like(index, count))
-    kept = torch.zeros_like(target[:, :1]).expand(-1, count + 1).scatter(1, target, 1)[:, :count] > 0
+    kept = choice.marked(*choice.distinct(reference_points, scores, candidates, decoder.cache_dict['dqs_cfg'], count), count)
     mask = ~(kept[:, None] | kept[:, :, None])[:, None].expand(-1, heads, -1, -1).flatten(0, 1)
     decoder.cache_dict['distinct_query_mask'].append(~mask)
     return mask
@@ -87,24 +85,3 @@ def forward(decoder: Any, query: Tensor, value: Tensor, key_padding_mask: Tensor
         references.append(reference_points)
     return (torch.stack(states), torch.stack(references)) if decoder.return_intermediate else (query, reference_points)
 
-
-def distinct(boxes: Tensor, scores: Tensor, candidates: Tensor, cfg: Any, limit: int) -> tuple[Tensor, Tensor]:
-    """Return which of `candidates` (N, Q) stay (N, limit), the best first, and how many they are (N,).
-
-    Args:
-        boxes: (N, Q, 4), centre and size as shares of the picture.
-
-    Raises:
-        UnsupportedModelError: `cfg` asks for another suppression than greedy one.
-    """
-    if cfg.get('type', 'nms') != 'nms':
-        raise UnsupportedModelError(f"dqs_cfg has the type {cfg['type']!r}: only nms is known")
-    centre, size = boxes.split(2, dim=2)
-    corners = torch.cat([centre - 0.5 * size, centre + 0.5 * size], dim=2)
-    # Places in padding are all alike: which of them comes first decides.
-    order = ranked(torch.where(candidates, scores, torch.full_like(scores, -1.0)))
-    # Upstream gives all of them the class 1: only the rounding changes.
-    moved = moved_apart(corners, torch.ones_like(order), candidates)
-    threshold = float(cfg.get('iou_threshold', cfg.get('iou_thr')))
-    index, count = first_kept(rows_at(moved, order), candidates.gather(1, order), threshold, limit)
-    return order.gather(1, index), count

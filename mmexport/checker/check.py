@@ -31,7 +31,8 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
           runner_file: Path | None = None) -> dict[str, Any]:
     """Check one folder and return rows, reasons and times as JSON-able data; `verdict` says whether it passes.
 
-    `choices` of the result are those of the file where eager chose otherwise (see `mmexport.checker.kinds.places`), by sample and output.
+    `choices` of the result are those of the file where they are right and eager chose otherwise (see `mmexport.checker.kinds.places`), by
+    sample and output.
 
     Args:
         raw: a folder with the same graph before its raw outputs were cut off; they are compared too.
@@ -134,9 +135,11 @@ def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extr
         return [Comparison(sample.name, ALL, EAGER, COUNT, extra['tolerance'], problem=problem)]
     rows = compare(manifest['outputs'], sample.expected, outputs, sample.evidence, stage=EAGER, **common)
     if choices is not None and len(outputs) == len(manifest['outputs']):
-        own = {spec['name']: output for spec, output in zip(manifest['outputs'], outputs, strict=True)
-               if getattr(kind_of(spec['kind']), 'CHOICE', False)}
-        if any(name in sample.expected and not torch.equal(sample.expected[name], output) for name, output in own.items()):
+        kinds = {spec['kind'] for spec in manifest['outputs'] if getattr(kind_of(spec['kind']), 'CHOICE', False)}
+        own = {spec['name']: output for spec, output in zip(manifest['outputs'], outputs, strict=True) if spec['kind'] in kinds}
+        judged = [row.passed for row in rows if row.kind in kinds]
+        changed = any(name in sample.expected and not torch.equal(sample.expected[name], output) for name, output in own.items())
+        if changed and judged and all(judged):
             choices[sample.name] = {name: output.tolist() for name, output in own.items()}
     if sample.patched:
         rows += compare(manifest['outputs'], sample.patched, outputs, sample.evidence, stage=PATCHED, **common)

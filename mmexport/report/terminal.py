@@ -109,8 +109,8 @@ def _remarks(report: Report, artifact: Artifact, check: Verification) -> Iterato
     if precision != FULL:
         yield rule(precision)
     if check.moved:
-        yield from wrap(f'{max(check.moved.values())} of its queries at most start at other places than eager chose, with scores equal to '
-                        f'rounding: eager took the places of the file on {counted(len(check.moved), "input")}', 78)
+        yield from wrap(f'at most {max(check.moved.values())} of its choices of queries are not those of eager, where scores or overlaps '
+                        f'are equal to rounding: eager took those of the file on {counted(len(check.moved), "input")}', 78)
     for row in check.rows:
         if row.stage == EAGER and row.passed and row.rounding and row.max_rel is not None and row.max_rel > row.tolerance:
             yield from wrap(f'{row.output} on {row.input_name} is {row.max_rel:.1e} off, and passes: eager itself, in float32, is '

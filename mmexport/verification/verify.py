@@ -56,9 +56,7 @@ class Verification:
     def choices(self) -> dict[str, Any]:
         """Return the choices of a file that differs, by sample and output. Only right ones that are not eager's own."""
         chosen = self.result.get('choices', {}) if self.result else {}
-        right = {(row.sample, row.output) for row in self.rows if row.stage == EAGER and row.passed}
-        return {name: choices for name, choices in chosen.items()
-                if name in self.failed_samples and all((name, output) in right for output in choices)}
+        return {name: choices for name, choices in chosen.items() if name in self.failed_samples}
 
     def own(self, samples: Sequence[Sample]) -> list[Sample]:
         """Return `samples` as this file was compared with them."""

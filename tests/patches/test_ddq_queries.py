@@ -67,7 +67,7 @@ def test_logits_of_queries_that_do_not_count_are_out_of_reach() -> None:
     with torch.no_grad():
         raw = adapter.raw(image)
         counted = torch.arange(100) % 3 > 0
-        raw = (torch.where(counted[None, :, None], raw[0], torch.full_like(raw[0], LEFT_OUT)), raw[1])
+        raw = (torch.where(counted[None, :, None], raw[0], torch.full_like(raw[0], LEFT_OUT)), *raw[1:])
         _, scores, _, num = adapter.final(raw, image)
         slack = adapter.evidence(raw, image, {})['row_slack']
     assert float(scores.min()) > 1e-6 and int(num) == 60
