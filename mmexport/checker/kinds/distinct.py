@@ -51,4 +51,6 @@ def little_change(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tens
                   margin: float) -> str | None:
     """Return why the places of two inputs are too much alike, or None. All queries may stay, on every input."""
     changed = share(one[name][:1] != other[name][:1])
-    return None if name != PLACES or changed >= 0.5 else f'only {changed:.0%} of the places change between two inputs (at least 50% required)'
+    if name != PLACES or changed >= 0.5:
+        return None
+    return f'only {changed:.0%} of the places change between two inputs (at least 50% required)'
