@@ -136,6 +136,8 @@ def tiny_detector(name: str, **export: Any) -> Config:
     for head in heads if isinstance(heads, list) else [heads]:
         # Of few classes corners make crowds of boxes, each of which is lowered by many.
         head.num_classes = CLASSES if name != 'cornernet' else 40
+        if head.type == 'DoubleConvFCBBoxHead':
+            head.update(conv_out_channels=128, fc_out_channels=256, num_convs=2)
     if name in STAGES or name == 'rpn':
         cfg.model.test_cfg.rpn.update(nms_pre=200, max_per_img=100)
     if 'mask_head' in cfg.model.get('roi_head', {}):
@@ -153,7 +155,7 @@ def tiny_detector(name: str, **export: Any) -> Config:
         cfg.model.roi_head.point_head.num_classes = CLASSES
         cfg.model.test_cfg.rcnn.update(subdivision_steps=4, subdivision_num_points=14 * 14)
     if name == 'ms_rcnn':
-        cfg.model.roi_head.mask_iou_head.num_classes = CLASSES
+        cfg.model.roi_head.mask_iou_head.update(num_classes=CLASSES, num_convs=2, conv_out_channels=32, fc_out_channels=128)
     if name in ('condinst', 'boxinst'):
         # As many as the head of boxes gives weights for, 593 in BoxInst.
         channels = 8 if name == 'condinst' else 16

@@ -128,17 +128,20 @@ class TwoStage(RoiMasks):
         proposed = candidates_of(rpn, maps, sizes)
         calls = close_calls(proposed, settings_of(rpn), scale_of(maps[0], proposed, candidate_limit(rpn.test_cfg)))
         regions = proposals(rpn, maps, sizes)
-        of_eager = second_stage(roi_head, features, regions, sizes)[0]
-        maybe = calls['maybe']
-        boxes = torch.cat([regions.boxes, maybe[..., :4]], dim=1)
-        there = torch.cat([regions.valid, maybe[..., 5] >= 0], dim=1)
-        may_be_added = torch.cat([torch.zeros_like(regions.valid), maybe[..., 5] >= 0], dim=1)
-        may_be_removed = torch.cat([calls['unsure'], torch.zeros_like(maybe[..., 5] >= 0)], dim=1)
-        candidates, scale, looked_at = second_stage(roi_head, features, Regions(boxes, there), sizes)
+        others = Regions(calls['maybe'][..., :4], calls['maybe'][..., 5] >= 0)
+        may_be_added = torch.cat([torch.zeros_like(regions.valid), others.valid], dim=1)
+        may_be_removed = torch.cat([calls['unsure'], torch.zeros_like(others.valid)], dim=1)
+        of_eager, scale, looked_at = second_stage(roi_head, features, regions, sizes)
+        candidates = of_eager
+        if others.valid.shape[1]:
+            of_others, other_scale, others_looked_at = second_stage(roi_head, features, others, sizes)
+            candidates = Candidates(*(torch.cat(parts, dim=1) for parts in zip(of_eager, of_others, strict=True)))
+            looked_at = [torch.cat(boxes, dim=1) for boxes in zip(looked_at, others_looked_at, strict=True)]
+            scale = torch.maximum(scale, other_scale)
         for extractor, region in zip(extractors_of(roi_head), looked_at, strict=True):
             for each_extractor in (extractor, *semantic_extractors(roi_head, 'bbox')):
                 may_be_removed = may_be_removed | sizes_in_doubt(each_extractor, region)
-        each = candidates.valid.shape[1] // there.shape[1]
+        each = candidates.valid.shape[1] // may_be_added.shape[1]
         doubts = close_calls(candidates, roi_head.test_cfg, float(scale), may_be_removed.repeat_interleave(each, dim=1),
                              may_be_added.repeat_interleave(each, dim=1), places_kept(of_eager, roi_head.test_cfg))
         if grid.has_grid(roi_head):
