@@ -9,6 +9,8 @@ TORCH  ?= 2.13.0
 # The environment whose mmcv has compiled ops, and the wheel that is built for it once.
 COMPILED := $(VENV)-compiled
 WHEELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mmexport/torch-$(TORCH)
+# Of more processes than four the memory runs out before the time does.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 4 ? 4 : n < 2 ? 2 : n)))
 # A plain `torch` brings gigabytes of CUDA packages on Linux; this index has the CPU builds.
 CPU    ?= https://download.pytorch.org/whl/cpu
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -61,7 +63,7 @@ $(FORMATS): requirements/formats.txt requirements/sweep.txt $(READY)
 formats: $(FORMATS)
 
 test: $(FORMATS)
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
 
 test-fast: $(FORMATS)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 -q -m 'not slow' $(FAST)

@@ -129,9 +129,9 @@ def tiny_detector(name: str, **export: Any) -> Config:
     elif name in QUERIES:
         # Two-stage decoders choose among the places of the picture.
         cfg.model.update(num_queries=100, test_cfg=dict(max_per_img=60))
-    for part in ('encoder', 'decoder'):
+    for part, layers in (('encoder', 1), ('decoder', 2)):
         if part in cfg.model:
-            cfg.model[part].num_layers = 2
+            cfg.model[part].num_layers = layers
     heads = cfg.model.roi_head.bbox_head if 'roi_head' in cfg.model else cfg.model.get('bbox_head', cfg.model.get('mask_head', []))
     for head in heads if isinstance(heads, list) else [heads]:
         # Of few classes corners make crowds of boxes, each of which is lowered by many.

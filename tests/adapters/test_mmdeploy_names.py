@@ -26,6 +26,8 @@ from mmexport.model.config import export_section, load_config
 from tests.detectors import seeded_detector, tiny_detector
 from tests.tiny import seeded, tiny
 
+# One worker runs them: they share an export.
+pytestmark = pytest.mark.xdist_group('mmdeploy_names')
 MMDEPLOY = dict(names='mmdeploy')
 SIZE = (128, 192)
 

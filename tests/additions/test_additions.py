@@ -25,6 +25,9 @@ from mmexport.report.facts import Report
 from tests.tiny import seeded, tiny
 
 HERE = Path(__file__).parent
+# One worker runs them: they share an export.
+pytestmark = pytest.mark.xdist_group('additions')
+FORMATS = ['torchscript', 'onnx', 'torch_export', 'openvino']
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -57,18 +60,28 @@ def test_a_task_with_a_kind_of_its_own_is_exported_and_checked(backend: str, tmp
     assert max(row.max_rel or 0.0 for row in rows) < 1e-4
 
 
-@pytest.mark.parametrize('backend', ['torchscript', 'onnx', 'torch_export', 'openvino', 'plain_trace'])
-def test_a_task_with_two_inputs_is_exported_and_checked(backend: str, tmp_path: Path) -> None:
+@pytest.fixture(scope='module')
+def moving(registered: None, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return export(tmp_path_factory.mktemp('moving'), task='Moving', backends=[*FORMATS, 'plain_trace'])
+
+
+def test_a_task_with_two_inputs_is_exported_and_checked(moving: Report) -> None:
     """The first has five axes; both names, their shapes and the axes that follow the picture are in the manifest."""
-    report = export(tmp_path, task='Moving', backends=[backend])
-    assert report.passed, report.reasons
-    assert len({tuple(shape[2:]) for shape in report.inputs.values()}) > 4
-    earlier, image = report.artifacts[0].manifest['inputs']
-    assert (image['name'], earlier['name'], earlier['traced'][1:3]) == ('image', 'earlier', [2, 3])
-    assert earlier['dynamic'] == image['dynamic'] == ['batch', 'height', 'width']
-    samples, _ = read_samples(report.artifacts[0].folder / 'samples.npz')
-    assert [tensor.dim() for tensor in samples[0].file_inputs] == [5, 4]
-    command = [sys.executable, str(HERE.parents[1] / 'tools' / 'verify.py'), str(report.artifacts[0].folder), '--trust', '--kind',
+    assert moving.passed, moving.reasons
+    assert len(moving.artifacts) == 5
+    assert len({tuple(shape[2:]) for shape in moving.inputs.values()}) > 4
+    for artifact in moving.artifacts:
+        earlier, image = artifact.manifest['inputs']
+        assert (image['name'], earlier['name'], earlier['traced'][1:3]) == ('image', 'earlier', [2, 3])
+        assert earlier['dynamic'] == image['dynamic'] == ['batch', 'height', 'width']
+        samples, _ = read_samples(artifact.folder / 'samples.npz')
+        assert [tensor.dim() for tensor in samples[0].file_inputs] == [5, 4]
+
+
+@pytest.mark.parametrize('backend', [*FORMATS, 'plain_trace'])
+def test_a_file_with_two_inputs_is_checked_from_its_folder(backend: str, moving: Report) -> None:
+    folder = next(artifact.folder for artifact in moving.artifacts if artifact.backend == backend)
+    command = [sys.executable, str(HERE.parents[1] / 'tools' / 'verify.py'), str(folder), '--trust', '--kind',
                f"likeness={HERE / 'likeness.py'}"]
     command += ['--runner', str(HERE / 'plain_trace' / 'runner.py')] if backend == 'plain_trace' else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -102,21 +115,22 @@ def test_a_task_with_final_decisions_is_compared_with_test_step(backend: str, tm
         assert any('test_step' in reason for reason in exported().reasons)
 
 
-@pytest.mark.parametrize('backend', ['torchscript', 'onnx', 'torch_export', 'openvino'])
-def test_an_axis_of_its_own_is_open_within_its_range(backend: str, tmp_path: Path) -> None:
+def test_an_axis_of_its_own_is_open_within_its_range(tmp_path: Path) -> None:
     from tests.additions.changes import ChangeNet
     model = ChangeNet().eval()
-    report, = Exporter(tiny('fcn', backends=[backend]), model=model, work_dir=tmp_path, diagnose=False).run()
+    report, = Exporter(tiny('fcn', backends=FORMATS), model=model, work_dir=tmp_path, diagnose=False).run()
     assert report.passed, report.reasons
-    earlier = report.artifacts[0].manifest['inputs'][1]
-    assert (earlier['dynamic'], earlier['ranges']['time']) == (['batch', 'height', 'width', 'time'], [3, 5])
-    run = files.load(report.artifacts[0].folder, report.artifacts[0].manifest, torch.device('cpu'))
+    assert [artifact.backend for artifact in report.artifacts] == FORMATS
     image, frames = torch.rand(1, 3, 136, 150), torch.rand(1, 8, 3, 136, 150)
     with torch.no_grad():
         expected = model((image, frames[:, :4]), mode='predict')[0].change
-    assert torch.as_tensor(run(image, frames[:, :4])[0][0]).allclose(expected, atol=1e-4)
-    with pytest.raises(Exception, match='time'):
-        run(image, frames)
+    for artifact in report.artifacts:
+        earlier = artifact.manifest['inputs'][1]
+        assert (earlier['dynamic'], earlier['ranges']['time']) == (['batch', 'height', 'width', 'time'], [3, 5])
+        run = files.load(artifact.folder, artifact.manifest, torch.device('cpu'))
+        assert torch.as_tensor(run(image, frames[:, :4])[0][0]).allclose(expected, atol=1e-4)
+        with pytest.raises(Exception, match='time'):
+            run(image, frames)
 
 
 def test_an_open_axis_must_be_tried_at_several_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,9 +142,8 @@ def test_an_open_axis_must_be_tried_at_several_sizes(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize(('frames', 'size', 'words'), [(2, (128, 160), None), (3, (128, 160), 'axis time of earlier has size 3'),
                                                        (2, (128, 161), 'size')])
-def test_a_file_with_two_inputs_refuses_what_does_not_fit(frames: int, size: tuple[int, int], words: str | None, tmp_path: Path) -> None:
-    report = export(tmp_path, task='Moving', backends=['torchscript'], verify=dict(noises=1))
-    file = torch.jit.load(str(report.artifacts[0].file))
+def test_a_file_with_two_inputs_refuses_what_does_not_fit(frames: int, size: tuple[int, int], words: str | None, moving: Report) -> None:
+    file = torch.jit.load(str(next(artifact.file for artifact in moving.artifacts if artifact.backend == 'torchscript')))
     inputs = torch.zeros(1, frames, 3, *size), torch.zeros(1, 3, 128, 160)
     if words is None:
         assert file(*inputs)[0].shape[:2] == (1, 2)
@@ -168,16 +181,17 @@ def test_a_format_of_a_project_is_checked_from_its_folder(tmp_path: Path) -> Non
     assert known.returncode == 0, known.stdout + known.stderr
 
 
-@pytest.mark.parametrize(('backend', 'operator', 'form'), [('onnx', 'Relu', 'Mul'), ('torch_export', 'relu_', 'mul'),
-                                                         ('torchscript', 'relu_', 'where')])
-def test_an_op_is_written_in_the_form_that_the_format_takes(backend: str, operator: str, form: str, tmp_path: Path) -> None:
+def test_an_op_is_written_in_the_form_that_the_format_takes(tmp_path: Path) -> None:
     """Without the patch the file has the operator, with it the form; for exported programs the first that its probe finds right."""
+    expected = dict(onnx=('Relu', 'Mul'), torch_export=('relu_', 'mul'), torchscript=('relu_', 'where'))
     for patches in ([], ['Rectified']):
-        report = export(tmp_path, backends=[backend], outputs='raw', patches=patches)
+        report = export(tmp_path, backends=list(expected), outputs='raw', patches=patches)
         assert report.passed, report.reasons
-        names = operators(report.artifacts[0].file)
-        assert (operator in names, form in names) == ((False, True) if patches else (True, False)), names
-        assert not {'Abs', 'abs'} & set(names)
+        for artifact in report.artifacts:
+            operator, form = expected[artifact.backend]
+            names = operators(artifact.file)
+            assert (operator in names, form in names) == ((False, True) if patches else (True, False)), names
+            assert not {'Abs', 'abs'} & set(names)
 
 
 def operators(file: Path) -> Counter[str]:

@@ -59,7 +59,7 @@ def test_deformable_convolution_equals_the_kernel(kind: str) -> None:
 @pytest.mark.slow
 def test_a_segmentor_with_deformable_layers_passes(tmp_path: Path) -> None:
     """The reference is eager on mmcv's kernel; mmexport's own where mmcv has none, which the report names."""
-    cfg = tiny('fcn', backends=['torchscript', 'onnx'], inputs=dict(shape=(1, 3, 96, 128)), verify=dict(shapes=[(97, 65)], batch=2))
+    cfg = tiny('pspnet', backends=['torchscript', 'onnx'], inputs=dict(shape=(1, 3, 96, 128)), verify=dict(shapes=[(97, 65)], batch=2))
     cfg.model.backbone.update(dcn=dict(type='DCNv2', deform_groups=1, fallback_on_stride=False),
                               stage_with_dcn=(False, True, True, True))
     model = build_model(cfg)
