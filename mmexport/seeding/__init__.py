@@ -5,7 +5,8 @@ a segmentor without calibrated norms is constant to 1e-3; random panoptic result
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,8 @@ DRAWS, NEXT_DRAW = 4, 1_000_003
 # size and at an odd one, and have to differ by this much more than the checker asks.
 MARGIN = 1.05
 ODD = (161, 97)
+# Of a size up to 256, maps of stride 128 have a cell or two a side; a verification looks at pictures that are this much larger.
+LARGER, LARGE = 1.625, 256
 SCENES = ((128, 160), ODD, (256, 256), (250, 333), (160, 192))
 
 
@@ -76,7 +79,8 @@ def _seed_once(model: nn.Module, seed: int, draw: int, size: Sequence[int]) -> b
         parts = images.split(max(1, count * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3])))
         calibrate(model, lambda: [adapter.whole(part) for part in parts], generator,
                   lambda: [adapter.whole(picture((1, adapter.channels, *shape), 8111 + seed, adapter))
-                           for shape in (size, ODD) if _takes(adapter, shape)])
+                           for shape in (size, ODD) if _takes(adapter, shape)],
+                  _larger(adapter, 9001 + seed, size))
         return all(_fit_head(model, head, adapter, images, generator, seed, size) for head in query_heads(model))
 
 
@@ -125,6 +129,14 @@ def _scenes(adapter: Adapter, seed: int, size: Sequence[int], count: int) -> Ten
     wide = picture((count // 2, adapter.channels, 4 * IMAGE_SIDE, 4 * IMAGE_SIDE), seed + 1, adapter)
     corner = 3 * IMAGE_SIDE // 2
     return torch.cat([whole, wide[..., corner:corner + IMAGE_SIDE, corner:corner + IMAGE_SIDE]])
+
+
+def _larger(adapter: Adapter, seed: int, size: Sequence[int]) -> Callable[[], Any] | None:
+    """Return what sends larger pictures than `size` through the model; None if it takes none, or `size` is large itself."""
+    large = [int(LARGER * side) for side in size]
+    if max(size) > LARGE or not _takes(adapter, large):
+        return None
+    return lambda: adapter.whole(picture((2, adapter.channels, *large), seed, adapter))
 
 
 def _takes(adapter: Adapter, size: Sequence[int]) -> bool:

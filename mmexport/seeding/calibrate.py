@@ -1,7 +1,7 @@
 """Calibrate norm statistics and class layers from one batch of scenes, layer by layer."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,19 +19,40 @@ EIGENVALUE_FLOOR = 1e-2
 LARGEST = 4.0
 # On pictures that were not calibrated on: the sigmoid of a logit over 16 is 1.0 in float32, and rows that tie have no order.
 SATURATED = 12.0
+# Logits of larger pictures beyond this come from maps that had one or two cells of the scenes, whose norms say nothing of larger maps.
+FAR_OFF = 2 * SATURATED
 # How much more than the difference between a head's queries that between pictures counts, so that directions in which a picture differs
 # from others in all of its queries are left out. Else one class wins all of them.
 BETWEEN = 5.0
 
 
 @torch.no_grad()
-def calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generator, unseen: Callable[[], Any] | None = None) -> None:
+def calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generator, unseen: Callable[[], Any] | None = None,
+              larger: Callable[[], Any] | None = None) -> None:
     """Set each BatchNorm to the batch that `run` sends through it. The logits of each class layer are spread too.
 
     Args:
         unseen: sends other pictures through the model. A level of which the scenes have few cells (RTMDet-Ins at stride 32: 256) is
             fitted to them, and other pictures had logits of 50 where the scenes had 4.
+        larger: sends larger ones. Where their logits are far off (a head with norms of its own at stride 128: 377), they join the scenes.
     """
+    _calibrate(model, run, generator, unseen)
+    if larger and _largest([layer for layer, spread in detecting_layers(model).items() if spread.bounded], larger) > FAR_OFF:
+        _calibrate(model, lambda: (run(), larger()), generator, unseen)
+
+
+def _largest(layers: Sequence[nn.Module], run: Callable[[], Any]) -> float:
+    """Return the largest value that `layers` give; 0 if there are none."""
+    values = [0.0]
+    hooks = [layer.register_forward_hook(lambda _, __, output: values.append(float(output.max()))) for layer in layers]
+    if layers:
+        run()
+    for hook in hooks:
+        hook.remove()
+    return max(values)
+
+
+def _calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generator, unseen: Callable[[], Any] | None) -> None:
     calls: dict[nn.Module, int] = {}
     layers = {**dict.fromkeys(class_layers(model), Spread()), **detecting_layers(model)}
 

@@ -13,9 +13,10 @@ from mmexport.adapters.objectives import SEGMENTS
 from mmexport.checker.vacuous import little_change
 from mmexport.inputs.synthetic import photograph, picture
 from mmexport.model.build import build_model
+from mmexport.model.config import load_config
 from mmexport.patching import patched
 from mmexport.seeding import SCENES, seed_model
-from mmexport.seeding.calibrate import calibrate
+from mmexport.seeding.calibrate import FAR_OFF, calibrate
 from mmexport.seeding.initial import initialise
 from tests.tiny import SHAPE, seeded, tiny
 
@@ -164,3 +165,16 @@ def test_seeds_that_never_decide_enough_are_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(seeding, 'rich_enough', lambda *args: False)
     with pytest.raises(seeding.SeedingError, match='seed 0: no choice of regions .* try another seed'):
         seed_model(build_model(tiny('mask2former_r50')))
+
+
+def test_larger_pictures_join_the_scenes_where_their_logits_are_far_off() -> None:
+    """The head has norms for each level, and the map of stride 128 one cell: logits of 208 x 208 were above 100 there, and 4 elsewhere."""
+    cfg = load_config('mmdet::nas_fpn/retinanet_r50_fpn_crop640-50e_coco.py')
+    cfg.model.backbone.pop('init_cfg')
+    model = build_model(cfg)
+    seed_model(model)
+    adapter = build_adapter(model, outputs='raw')
+    with torch.no_grad():
+        raw = adapter.raw(picture((2, 3, 208, 208), 3, adapter))
+    levels = [float(values.max()) for spec, values in zip(adapter.specs, raw, strict=True) if spec.name.startswith('scores')]
+    assert len(levels) == 5 and all(2.0 < level < FAR_OFF for level in levels), levels
