@@ -84,4 +84,3 @@ def forward(decoder: Any, query: Tensor, value: Tensor, key_padding_mask: Tensor
         states.append(decoder.norm(query))
         references.append(reference_points)
     return (torch.stack(states), torch.stack(references)) if decoder.return_intermediate else (query, reference_points)
-

@@ -132,11 +132,12 @@ def _scenes(adapter: Adapter, seed: int, size: Sequence[int], count: int) -> Ten
 
 
 def _larger(adapter: Adapter, seed: int, size: Sequence[int]) -> Callable[[], Any] | None:
-    """Return what sends larger pictures than `size` through the model; None if it takes none, or `size` is large itself."""
+    """Return what sends larger pictures than `size` through the model, if it takes them; None if `size` is large itself."""
     large = [int(LARGER * side) for side in size]
-    if max(size) > LARGE or not _takes(adapter, large):
+    if max(size) > LARGE:
         return None
-    return lambda: adapter.whole(picture((2, adapter.channels, *large), seed, adapter))
+    # Asked only where it is run: most models have no layer that is looked at.
+    return lambda: adapter.whole(picture((2, adapter.channels, *large), seed, adapter)) if _takes(adapter, large) else None
 
 
 def _takes(adapter: Adapter, size: Sequence[int]) -> bool:

@@ -23,7 +23,7 @@ def choices_of(adapter: Adapter, sample: Sample) -> dict[str, Tensor]:
 
 
 def following(adapter: Adapter, samples: Sequence[Sample], choices: Mapping[str, Mapping[str, Any]], device: torch.device) -> list[Sample]:
-    """Return `samples` with what eager computes from `choices`, by sample and output. The evidence of the choice stays eager's own.
+    """Return `samples` with what eager computes from `choices`, by sample and output. The evidence is eager's own, given them.
 
     A file that chooses wrongly fails all the same: its choice is compared with the scores that eager ranks by.
     """
