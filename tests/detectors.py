@@ -43,6 +43,7 @@ CONFIGS = {
     'yolov3': 'yolo/yolov3_mobilenetv2_8xb24-320-300e_coco.py',
     'nasfpn': 'nas_fpn/retinanet_r50_nasfpn_crop640-50e_coco.py',
     'rpn': 'rpn/rpn_r50_fpn_1x_coco.py',
+    'dyhead': 'dyhead/atss_r50-caffe_fpn_dyhead_1x_coco.py',
 }
 QUERIES = {
     'detr': 'detr/detr_r50_8xb2-150e_coco.py',
@@ -113,6 +114,8 @@ def tiny_detector(name: str, **export: Any) -> Config:
             if isinstance(neck.in_channels, list) else 512
     if name == 'nasfpn':
         cfg.model.neck.stack_times = 2
+    if name == 'dyhead':
+        cfg.model.neck[1].num_blocks = 2
     if name == 'cornernet':
         cfg.model.backbone.update(downsample_times=2, stage_channels=[32, 32, 48], stage_blocks=[1, 1, 1], feat_channel=32)
         cfg.model.bbox_head.in_channels = 32

@@ -137,3 +137,10 @@ def _convolutions() -> Iterator[Case]:
                        dict(kernel_h=kernel[0], kernel_w=kernel[1], stride_h=stride[0], stride_w=stride[1], pad_h=padding[0],
                             pad_w=padding[1], dilation_h=dilation[0], dilation_w=dilation[1], group=groups,
                             deformable_group=deform_groups, with_bias=bias), writes=(6,))
+    # Offsets and factors of a larger map, parts of one tensor: so DyHead calls it.
+    both = values((2, 2 * 27, 12, 15), 40, 2.0)
+    yield Case('modulated_deform_conv_forward', 'of a larger map',
+               (values((2, 4, 6, 8), 41), values((4, 4, 3, 3), 42), empty, empty, both[:, :36], both[:, 36:].sigmoid(),
+                torch.zeros(2, 4, 6, 8), empty),
+               dict(kernel_h=3, kernel_w=3, stride_h=1, stride_w=1, pad_h=1, pad_w=1, dilation_h=1, dilation_w=1, group=1,
+                    deformable_group=2, with_bias=False), writes=(6,))

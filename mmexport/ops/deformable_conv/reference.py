@@ -23,7 +23,14 @@ def modulated_deform_conv_forward(feature: Tensor, weight: Tensor, bias: Tensor,
                                   output: Tensor, columns: Tensor, kernel_h: int, kernel_w: int, stride_h: int, stride_w: int,
                                   pad_h: int, pad_w: int, dilation_h: int, dilation_w: int, group: int, deformable_group: int,
                                   with_bias: bool) -> None:
-    """Write the convolution with a factor for each tap into `output` (N, O, h, w); for `offset` and `mask` see `_convolve`."""
+    """Write the convolution with a factor for each tap into `output` (N, O, h, w); for `offset` and `mask` see `_convolve`.
+
+    mmcv does not compare their size with that of `output`. It takes the memory of each sample, from its start, for rows of h times w cells:
+    DyHead convolves a map with the offsets of a larger one.
+    """
+    cells = output.shape[2] * output.shape[3]
+    offset, mask = (values.flatten(1)[:, :cells * deformable_group * kernel_h * kernel_w * each].unflatten(1, (-1, *output.shape[2:]))
+                    for values, each in ((offset, 2), (mask, 1)))
     _convolve(feature, weight, offset, mask, output, (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w), group,
               deformable_group)
     if with_bias:
