@@ -75,5 +75,7 @@ def with_near_ones(candidates: Candidates, slacks: Tensor, threshold: float) -> 
     """Return candidates of which those count, too, whose score is a little under the threshold.
 
     In a file it may be over it. A head with a factor compares the score without it: the product of one that counts may be far below.
+    Scores of 0 are left out. They fill up lists, and are near a threshold of 0: thousands of equal boxes would be compared with each other.
     """
-    return candidates._replace(valid=candidates.valid | (candidates.scores + slacks >= threshold))
+    near = (candidates.scores + slacks >= threshold) & (candidates.scores > 0)
+    return candidates._replace(valid=candidates.valid | near)

@@ -1,6 +1,8 @@
 """Test that rows which rounding changes are among those that eager is said to be unsure of."""
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 
@@ -77,3 +79,17 @@ def test_a_scale_by_candidate_is_that_of_each() -> None:
     assert one.keys() == all_alike.keys() and all(torch.equal(one[name], all_alike[name]) for name in one)
     narrow = close_calls(crowd(1), cfg, torch.full((90,), SCALE / 100))
     assert (narrow['row_slack'] < one['row_slack']).all()
+
+
+def test_rows_that_fill_up_are_compared_with_none() -> None:
+    """With a threshold of 0, as proposals have it, twelve thousand equal boxes of score 0 would overlap each other."""
+    boxes = torch.tensor([[0.0, 0, 100, 100], [0, 0, 100, 98], [200, 0, 300, 100]])
+    filled = Candidates(torch.cat([boxes, boxes[:1].expand(12000, 4)])[None], torch.tensor([[0.8, 0.6, 0.5] + [0.0] * 12000]),
+                        torch.zeros(1, 12003, dtype=torch.int64), torch.tensor([[True] * 3 + [False] * 12000]))
+    cfg = dict(score_thr=0.0, max_per_img=2000, nms=dict(type='nms', iou_threshold=0.5))
+    started = time.perf_counter()
+    evidence = close_calls(filled, cfg, SCALE)
+    # A minute or more where they are compared.
+    assert time.perf_counter() - started < 10
+    alone = close_calls(Candidates(*(part[:, :3] for part in filled)), cfg, SCALE)
+    assert torch.equal(evidence['unsure'], alone['unsure']) and int(evidence['least_num']) == int(alone['least_num']) == 2
