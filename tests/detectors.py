@@ -1,7 +1,4 @@
-"""Make small variants of mmdet's detectors: the classes of the installed package, few channels and classes.
-
-SSD is not among them: its head has no `loss_cls`, which mmdet 3.3.0 itself asks for in ``_predict_by_feat_single``.
-"""
+"""Make small variants of mmdet's detectors: the classes of the installed package, few channels and classes."""
 from __future__ import annotations
 
 from functools import cache
@@ -44,6 +41,7 @@ CONFIGS = {
     'nasfpn': 'nas_fpn/retinanet_r50_nasfpn_crop640-50e_coco.py',
     'rpn': 'rpn/rpn_r50_fpn_1x_coco.py',
     'dyhead': 'dyhead/atss_r50-caffe_fpn_dyhead_1x_coco.py',
+    'ssdlite': 'ssd/ssdlite_mobilenetv2-scratch_8xb24-600e_coco.py',
 }
 QUERIES = {
     'detr': 'detr/detr_r50_8xb2-150e_coco.py',

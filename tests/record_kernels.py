@@ -1,7 +1,7 @@
 """Record what the kernels of compiled mmcv make of the inputs in tests/kernel_cases.py, in tests/data/kernels.npz.
 
     python -m tests.record_kernels
-It needs an mmcv with compiled ops; the file in the repository is of mmcv 2.1.0 on a CPU, torch 2.1.2.
+It needs an mmcv with compiled ops; the file in the repository is of mmcv 2.1.0 on a CPU, torch 2.13.0.
 """
 from __future__ import annotations
 

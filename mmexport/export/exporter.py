@@ -15,6 +15,7 @@ from ..adapters import Adapter, adapter_for
 from ..artifact import Artifact
 from ..backends import Backend, build_backends
 from ..branches import Branches
+from ..compat.missing_loss import give_missing_losses
 from ..device import Audit, devices_fixed
 from ..device.preflight import preflight, stop_where_it_would_fail
 from ..device.unregistered_tensors import stop_gradients
@@ -85,6 +86,8 @@ class Exporter:
         self.device = check_device(device)
         self.options, self.checking, self.samples, self.diagnose = options, checking, samples, diagnose
         self.model = None if model is None else predictor(model)
+        if self.model is not None:
+            give_missing_losses(self.model)
         self.fit, self.reference, self.fix, self.more_pictures = fit, reference, fix, more_pictures
         self.backends = build_backends(self.section['backends'])
         self.tolerance = float(self.section['verify']['tolerance']['scale'])

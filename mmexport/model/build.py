@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from ..compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
+from ..compat.missing_loss import give_missing_losses
 from ..compat.mmengine_errors import unknown_type
 from ..errors import ConfigError, InputError, SetupError, suggestion
 from ..utils.override import override
@@ -86,6 +87,7 @@ def build_model(cfg: Config) -> nn.Module:
                 raise ConfigError(f'building the model needs what is not installed: {" ".join(str(exc).split())}') from exc
             words = (str(exc).splitlines() or ['no reason given'])[0]
             raise ConfigError(f'the model cannot be built from this config: {type(exc).__name__}: {words}') from exc
+    give_missing_losses(model)
     model = revert_sync_batchnorm(model)
     model.eval()  # LAD's returns None.
     return model

@@ -70,14 +70,16 @@ def detecting_layers(model: nn.Module) -> dict[nn.Module, Spread]:
             layers[head.conv_logits] = Spread()
         if not hasattr(head, 'predict_by_feat') or not hasattr(head, 'cls_out_channels'):
             continue
-        # Heads on queries have none.
-        priors = int(getattr(head, 'num_base_priors', 0))
+        # Heads on queries have none, and those of SSD another number for each level.
+        counts = getattr(head, 'num_base_priors', 0)
+        priors = set(counts) if isinstance(counts, (list, tuple)) else {int(counts)}
         deltas = 4 * (int(getattr(head, 'reg_max', 0)) + 1)
+        classes, boxes = {each * head.cls_out_channels for each in priors}, {each * deltas for each in priors}
         for name, module in head.named_modules():
             if isinstance(module, nn.Linear) and 'cls' in name and module.out_features == head.cls_out_channels:
                 layers[module] = Spread(mean=QUERY_MEAN, last_call=True)
-            elif isinstance(module, nn.Conv2d) and 'cls' in name and module.out_channels == priors * head.cls_out_channels:
+            elif isinstance(module, nn.Conv2d) and 'cls' in name and module.out_channels in classes:
                 layers[module] = Spread(mean=LOGIT_MEAN, bounded=True)
-            elif isinstance(module, nn.Conv2d) and ('reg' in name or 'box' in name) and module.out_channels == priors * deltas:
+            elif isinstance(module, nn.Conv2d) and ('reg' in name or 'box' in name) and module.out_channels in boxes:
                 layers[module] = Spread(DELTA_STD)
     return layers

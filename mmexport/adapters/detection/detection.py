@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...checker.kinds.detections import NAMES
+from ...compat.missing_loss import REMARK
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
 from ..base import Adapter
@@ -154,10 +155,12 @@ class Detection(Adapter):
         return {**super().notes(), 'rows': dict(most=self.limit, reason=reason)}
 
     def remarks(self) -> tuple[str, ...]:
+        lines = [REMARK.format(type(self.head).__name__)] if getattr(self.head, 'loss_cls', self) is None else []
         # Of raw outputs nothing is read, and their heads may have no limit.
-        return () if not self.most or self.most <= self.limit else (
-            f'mmdet gives up to {self.most} rows of a picture here, and the file the best {self.limit}, which were compared: '
-            '--cfg-options model.test_cfg.max_per_img=N for more',)
+        if self.most and self.most > self.limit:
+            lines.append(f'mmdet gives up to {self.most} rows of a picture here, and the file the best {self.limit}, which were compared: '
+                         '--cfg-options model.test_cfg.max_per_img=N for more')
+        return tuple(lines)
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         self.most = max(self.most, *(len(sample.pred_instances) for sample in samples))
