@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ....errors import UnsupportedModelError
+from ....ops.ranking import rows_at
 
 # Above so many, most levels have fewer places than candidates.
 MANY = 5000
@@ -39,7 +40,7 @@ def candidate_limit(cfg: Mapping[str, Any]) -> int:
     return limit
 
 
-def best_pairs(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def best_pairs(scores: Tensor, count: int, background: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Return score, place and class of the best pairs of them (N, count), the best first.
 
     The best pairs lie in the places whose best class is best, so that no list of all pairs is sorted. Where there are fewer than `count`
@@ -47,14 +48,18 @@ def best_pairs(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
     Args:
         scores: (N, P, C), of any size P; logits if the score grows with them.
+        background: how many of the last classes count for none.
     """
-    classes = scores.shape[2]
+    classes = scores.shape[2] - background
+    counted = scores[..., :classes] if background else scores
     if count > MANY:
-        values, pairs = F.pad(scores.flatten(1), (0, count), value=float('-inf')).topk(count, dim=1)
+        values, pairs = F.pad(counted.flatten(1), (0, count), value=float('-inf')).topk(count, dim=1)
         pairs = torch.where(values > float('-inf'), pairs, torch.zeros_like(pairs))
         return values, torch.div(pairs, classes, rounding_mode='floor'), pairs % classes
-    chosen, inside = best_positions(scores, count)
-    rows = scores.gather(1, chosen.unsqueeze(2).expand(-1, -1, classes))
+    chosen, inside = best_positions(counted, count)
+    # Not rows of what was sliced: OpenVINO 2026.4 drops a slice before such a gather, and then refuses the shapes or gives none.
+    rows = rows_at(scores, chosen)
+    rows = rows[..., :classes] if background else rows
     rows = torch.where(inside.unsqueeze(2), rows, torch.full_like(rows, float('-inf')))
     values, pairs = rows.flatten(1).topk(count, dim=1)
     return values, chosen.gather(1, torch.div(pairs, classes, rounding_mode='floor')), pairs % classes

@@ -69,7 +69,7 @@ def best_scores(head: Any, logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
     """Return score, position and class of the best pairs (N, K). The last tensor says which are valid."""
     # FoveaBox has no such attribute: sigmoid it is.
     plain, cfg = getattr(head, 'use_sigmoid_cls', True), head.test_cfg
-    values, index, labels = best_pairs(logits if plain else logits.softmax(dim=-1)[..., :-1], candidate_limit(cfg))
+    values, index, labels = best_pairs(logits if plain else logits.softmax(dim=-1), candidate_limit(cfg), 0 if plain else 1)
     scores = sigmoid(values) if plain else values
     return torch.where(values > float('-inf'), scores, torch.zeros_like(scores)), index, labels, scores > cfg.get('score_thr', 0)
 
