@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mmexport.ops.sizes import cut
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -45,11 +46,6 @@ class FpnCarafeSizes(Patch):
 
     def replacement(self, target: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda module, a, b: a + cut(cut(b, 2, a.shape[2]), 3, a.shape[3])
-
-
-def cut(values: Tensor, axis: int, size: Any) -> Tensor:
-    """Return the first `size` elements along `axis`; a slice would ask of open sizes whether there are as many."""
-    return values.index_select(axis, torch.arange(size, device=values.device))
 
 
 def reassembled(features: Tensor, masks: Tensor, kernel: int, groups: int, scale: int) -> Tensor:

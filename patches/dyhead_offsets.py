@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mmexport.ops.sizes import cut
 from mmexport.patching import Patch
 from mmexport.registry import PATCHES
 
@@ -43,7 +45,7 @@ def _forward(block: Any, levels: Any) -> list[Tensor]:
             smaller = levels[number + 1]
             moved = block.spatial_conv_high(smaller, first_cells(offset, smaller), first_cells(mask, smaller))
             parts.append(F.interpolate(moved, size=x.shape[-2:], mode='bilinear', align_corners=True))
-        total = sum(part * block.scale_attn_module(part) for part in parts)
+        total = reduce(torch.add, (part * block.scale_attn_module(part) for part in parts))
         results.append(block.task_attn_module(total / len(parts)))
     return results
 
@@ -55,5 +57,4 @@ def first_cells(values: Tensor, like: Tensor) -> Tensor:
         (N, C, h, w), as large as `like`.
     """
     channels, (height, width) = values.shape[1], like.shape[2:]
-    places = torch.arange(channels * height * width, device=values.device)
-    return values.flatten(1).index_select(1, places).unflatten(1, (channels, height, width))
+    return cut(values.flatten(1), 1, channels * height * width).unflatten(1, (channels, height, width))

@@ -25,6 +25,11 @@ def scaled(side: Any, factor: float) -> Any:
     return int(side * factor)
 
 
+def cut(values: Tensor, axis: int, size: Any) -> Tensor:
+    """Return the first `size` elements along `axis`; a slice would ask of open sizes whether there are as many."""
+    return values.index_select(axis, torch.arange(size, device=values.device))
+
+
 def ceil_div(side: Any, step: int) -> Any:
     """Return ``math.ceil(side / step)``."""
     return (side + step - 1) // step

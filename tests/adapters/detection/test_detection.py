@@ -150,9 +150,11 @@ def test_ties_at_the_limit_are_exempt() -> None:
 
 @pytest.mark.parametrize('count', [1, 7, 50, 6000])
 @pytest.mark.parametrize('places', [3, 60])
-def test_the_best_pairs_are_those_of_a_list_of_all(places: int, count: int) -> None:
-    scores = torch.randn(2, places, 5, generator=torch.Generator().manual_seed(0))
-    values, place, label = best_pairs(scores, count)
+@pytest.mark.parametrize('background', [0, 1])
+def test_the_best_pairs_are_those_of_a_list_of_all(places: int, count: int, background: int) -> None:
+    scores = torch.randn(2, places, 5 + background, generator=torch.Generator().manual_seed(0))
+    values, place, label = best_pairs(scores, count, background)
+    scores = scores[..., :5]
     expected, order = scores.flatten(1).sort(dim=1, descending=True)
     there = min(count, places * 5)
     assert torch.equal(values[:, :there], expected[:, :count])

@@ -26,6 +26,6 @@ def test_a_detector_goes_to_torchscript(tmp_path: Path) -> None:
 # Every detector in every format takes more than an hour: `benchmarks/detectors.py`, whose results are in docs/tasks.md.
 @pytest.mark.slow
 @pytest.mark.parametrize(('name', 'backend'), [('retinanet', 'torch_export'), ('dino', 'openvino'), ('mask_rcnn', 'onnx'),
-                                               ('cascade_mask_rcnn', 'torchscript')])
+                                               ('cascade_mask_rcnn', 'torchscript'), ('ssdlite', 'openvino')])
 def test_detectors_go_to_each_format(name: str, backend: str, tmp_path: Path) -> None:
     check_export(name, backend, tmp_path)

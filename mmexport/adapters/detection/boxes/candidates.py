@@ -51,18 +51,26 @@ def best_pairs(scores: Tensor, count: int, background: int = 0) -> tuple[Tensor,
         background: how many of the last classes count for none.
     """
     classes = scores.shape[2] - background
-    counted = scores[..., :classes] if background else scores
     if count > MANY:
-        values, pairs = F.pad(counted.flatten(1), (0, count), value=float('-inf')).topk(count, dim=1)
+        values, pairs = F.pad(without(scores, background).flatten(1), (0, count), value=float('-inf')).topk(count, dim=1)
         pairs = torch.where(values > float('-inf'), pairs, torch.zeros_like(pairs))
         return values, torch.div(pairs, classes, rounding_mode='floor'), pairs % classes
-    chosen, inside = best_positions(counted, count)
-    # Not rows of what was sliced: OpenVINO 2026.4 drops a slice before such a gather, and then refuses the shapes or gives none.
-    rows = rows_at(scores, chosen)
-    rows = rows[..., :classes] if background else rows
+    rows, chosen, inside = best_rows(scores, count, background)
     rows = torch.where(inside.unsqueeze(2), rows, torch.full_like(rows, float('-inf')))
     values, pairs = rows.flatten(1).topk(count, dim=1)
     return values, chosen.gather(1, torch.div(pairs, classes, rounding_mode='floor')), pairs % classes
+
+
+def best_rows(scores: Tensor, count: int, background: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the best rows (N, count, C - background) of `scores` (N, P, C), their positions (N, count), and which exist."""
+    index, inside = best_positions(without(scores, background), count)
+    # Not rows of what was sliced: OpenVINO 2026.4 drops a slice before such a gather, and then refuses the shapes or gives none.
+    return without(rows_at(scores, index), background), index, inside
+
+
+def without(scores: Tensor, background: int) -> Tensor:
+    """Return `scores` (..., C) without the last `background` classes."""
+    return scores[..., :-background] if background else scores
 
 
 def best_positions(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:

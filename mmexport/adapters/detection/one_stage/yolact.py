@@ -16,7 +16,7 @@ from ....registry import ADAPTERS
 from ...base import Adapter
 from ...specs import LOGIT_TOLERANCE, STEEPEST, OutputSpec
 from ..boxes import fast_nms
-from ..boxes.candidates import Candidates, best_positions
+from ..boxes.candidates import Candidates, best_rows
 from ..boxes.decoders import check_owners
 from ..boxes.dense import decoded, priors_of, rows_of
 from ..boxes.evidence import close_calls, score_slack
@@ -99,9 +99,7 @@ class YOLACT(Detection):
             logits, deltas, coefficients = (rows_of(group[number], width) for group, width in
                                             zip(groups, (head.cls_out_channels, 4, head.num_protos), strict=True))
             scores = sigmoid(logits) if head.use_sigmoid_cls else logits.softmax(dim=2)
-            index, inside = best_positions(scores[..., :head.num_classes], int(head.test_cfg.nms_pre))
-            # Not rows of what was sliced: OpenVINO 2026.4 drops a slice before such a gather, and then refuses the shapes.
-            scores = rows_at(scores, index)[..., :head.num_classes]
+            scores, index, inside = best_rows(scores, int(head.test_cfg.nms_pre), head.cls_out_channels - head.num_classes)
             found.append(Positions(decoded(head.bbox_coder, priors[index], rows_at(deltas, index), sizes),
                                    scores * inside[..., None], rows_at(coefficients, index)))
         return Positions(*(torch.cat(parts, dim=1) for parts in zip(*found, strict=True)))
