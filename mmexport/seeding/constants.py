@@ -13,6 +13,8 @@ NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)
 RESIDUAL = (0.2, 0.4)
 # Biases with which most ReLUs give more than zero: a random network in which half of them give zero amplifies noise of 1e-6 to 1e-4.
 OPEN = (1.0, 2.0)
+# Regions of Sparse R-CNN, which begin as the whole picture, all of them: centres and sides as shares of the picture.
+CENTRES, SIDES = (0.1, 0.9), (0.1, 0.9)
 
 
 @torch.no_grad()
@@ -20,6 +22,10 @@ def randomise_constants(model: nn.Module, generator: torch.Generator) -> int:
     """Redraw constant parameters (`attention_weights`, `sampling_offsets`, embeddings, gates). The number of constant ones is returned."""
     count = 0
     for module in model.modules():
+        proposals = getattr(module, 'init_proposal_bboxes', None)
+        if isinstance(proposals, nn.Embedding):
+            _uniform(proposals.weight[:, :2], *CENTRES, generator)
+            _uniform(proposals.weight[:, 2:], *SIDES, generator)
         for name, parameter in module.named_parameters(recurse=False):
             if parameter.is_floating_point() and bool((parameter == parameter.flatten()[0]).all()):
                 _redraw(module, name, parameter, float(parameter.flatten()[0]), generator)

@@ -48,3 +48,16 @@ def test_what_is_not_known_is_refused() -> None:
         build_adapter(model)
     with pytest.raises(ConfigError, match='asks for masks, and SparseRCNN has none'):
         build_adapter(seeded_detector('sparse_rcnn'), masks='paste')
+
+
+def test_seeded_regions_lie_near_the_picture() -> None:
+    """Six stages that each double a region end in boxes of ten times the picture, where rounding moves a corner by a pixel."""
+    model = seeded_detector('queryinst')
+    adapter = build_adapter(model, outputs='raw')
+    sizes = model.rpn_head.init_proposal_bboxes.weight[:, 2:]
+    assert float(sizes.std()) > 0.1, 'regions of several sizes'
+    with torch.no_grad():
+        boxes = adapter.raw(picture((1, 3, 128, 128), 3, adapter))[1]
+    assert -64 < float(boxes.min()) and float(boxes.max()) < 192
+    sides = boxes[..., 2:] - boxes[..., :2]
+    assert float(sides.min()) < 32 and float(sides.max()) > 96, 'small and large ones'
