@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -136,6 +137,14 @@ def last_line(exc: BaseException) -> str:
     return (lines or [type(exc).__name__])[-1][:200]
 
 
+def reason(exc: BaseException) -> str:
+    """Return the `last_line` of an exception; of one without a message, as an assertion's, the file and the line that raised it."""
+    frames = extract_tb(exc.__traceback__)
+    if str(exc).strip() or not frames:
+        return last_line(exc)
+    return f"{'/'.join(Path(frames[-1].filename).parts[-3:])}:{frames[-1].lineno}: {frames[-1].line}"
+
+
 @contextmanager
 def eager_in_words(images: Mapping[str, Tensor], hint: bool = True) -> Iterator[None]:
     """Raise an `EagerError` that names `images` where the unpatched eager model fails on them. Any exception counts.
@@ -150,5 +159,5 @@ def eager_in_words(images: Mapping[str, Tensor], hint: bool = True) -> Iterator[
     except Exception as exc:
         # An image of no size stands for pictures whose sizes are not known here.
         shapes = ', '.join(f'{name} {tuple(image.shape)}' if image.numel() else name for name, image in images.items())
-        raise EagerError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {last_line(exc)}'
+        raise EagerError(f'the eager, unpatched model fails on its inputs ({shapes}) with {type(exc).__name__}: {reason(exc)}'
                          + ('. Other sizes: --shape, export.verify.shapes' if hint else '')) from exc

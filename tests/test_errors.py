@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from mmexport import errors
 from mmexport.checker import exit_codes
@@ -29,3 +31,14 @@ def test_pages_and_help_name_every_exit_code(page: str) -> None:
 
 def every_error(base: type[errors.MMExportError]) -> list[type[errors.MMExportError]]:
     return [base, *(error for child in base.__subclasses__() for error in every_error(child))]
+
+
+def test_an_assertion_without_a_message_is_named_by_its_line(tmp_path: Path) -> None:
+    layer = tmp_path / 'ops' / 'layer.py'
+    layer.parent.mkdir()
+    layer.write_text('def forward(batch):\n    assert batch == 1\n')
+    scope: dict[str, Any] = {}
+    exec(compile(layer.read_text(), str(layer), 'exec'), scope)
+    with pytest.raises(errors.EagerError, match=r'with AssertionError: \w+/ops/layer.py:2: assert batch == 1. Other sizes'), \
+            errors.eager_in_words({'traced': torch.zeros(2, 3, 8, 8)}):
+        scope['forward'](2)

@@ -58,9 +58,9 @@ class TwoStage(RoiMasks):
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
-        # Learned regions are no proposals of maps, see `sparse`.
-        return all(hasattr(model, name) for name in ('rpn_head', 'roi_head', 'extract_feat')) and not hasattr(
-            getattr(model, 'rpn_head', None), 'init_proposal_features')
+        # Learned regions are no proposals of maps, see `sparse`; and what Panoptic FPN fuses is not an instance's alone.
+        return (all(hasattr(model, name) for name in ('rpn_head', 'roi_head', 'extract_feat'))
+                and not hasattr(model.rpn_head, 'init_proposal_features') and not hasattr(model, 'panoptic_fusion_head'))
 
     def check_head(self) -> None:
         rpn, roi_head = self._part('rpn_head'), self._part('roi_head')

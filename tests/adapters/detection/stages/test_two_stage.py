@@ -42,6 +42,14 @@ def test_detections_equal_test_step(name: str, size: tuple[int, int]) -> None:
     assert float(evidence['unsure'].float().mean()) < 0.4
 
 
+def test_what_is_fused_is_not_exported_as_instances() -> None:
+    """Panoptic FPN has the parts of Mask R-CNN, and its result is another."""
+    model = copy.deepcopy(seeded_detector('mask_rcnn'))
+    model.panoptic_fusion_head = torch.nn.Identity()
+    with pytest.raises(UnsupportedModelError, match='no adapter knows MaskRCNN'):
+        build_adapter(model)
+
+
 def test_proposals_are_those_of_mmdet() -> None:
     model = seeded_detector('faster_rcnn')
     adapter = build_adapter(model)
