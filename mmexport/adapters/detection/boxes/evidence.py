@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,20 +56,19 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float | T
         order = ranks[image, index[image, :int(num[image])]]
         count = max([_needed(moved[image], rows.valid, cfg, limit), *(order + 1).tolist()])
         rows, boxes, slack = Candidates(*(part[:count] for part in rows)), moved[image, :count], ordered_slacks[image, :count]
-        stays, doubtful = _judged(boxes, rows, cfg, slack, counts[image, :count], may_be_removed[image, :count],
-                                  may_be_added[image, :count])
+        stays, doubtful, instead_of = _judged(boxes, rows, cfg, slack, counts[image, :count], may_be_removed[image, :count],
+                                              may_be_added[image, :count])
         staying = stays.nonzero()[:, 0]
         least_num.append((stays & ~doubtful).sum().clamp(max=limit))
         if len(staying) > limit:
-            # One more or one less before the cut moves another over it, and so does a tie.
-            leading = torch.arange(count, device=boxes.device) <= staying[limit - 1]
-            more, less = int((doubtful & leading & ~stays).sum()), int((doubtful & leading & stays).sum())
-            last, first = rows.scores[staying[limit - 1]], rows.scores[staying[limit]]
+            # One more or one less before the cut moves another over it, and so does a tie; both together move one that ties with that.
             before, after = staying[:limit], staying[limit:]
-            doubtful[before[rows.scores[before] - first <= slack[before] + slack[staying[limit]]]] = True
-            doubtful[after[last - rows.scores[after] <= slack[after] + slack[staying[limit - 1]]]] = True
-            doubtful[before[limit - min(more, limit):]] = True
-            doubtful[after[:less]] = True
+            may_come, sure = (doubtful & ~stays).nonzero()[:, 0], (stays & ~doubtful).nonzero()[:, 0]
+            lowest_ranks = (_may_be_better(before, staying, rows.scores, slack).sum(dim=1) - 1
+                            + _more_before(before, may_come, instead_of, rows.scores, slack))
+            highest_ranks = (~_may_be_better(sure, after, rows.scores, slack)).sum(dim=0)
+            doubtful[before[lowest_ranks >= limit]] = True
+            doubtful[after[highest_ranks < limit]] = True
         flags = torch.zeros(limit, dtype=torch.bool, device=boxes.device)
         flags[:len(order)] = doubtful[order]
         unsure.append(flags)
@@ -108,18 +108,26 @@ def _needed(boxes: Tensor, valid: Tensor, cfg: Mapping[str, Any], limit: int) ->
 
 
 def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], slack: Tensor, counts: Tensor, may_be_removed: Tensor,
-            may_be_added: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which candidates stay, and of which it is doubtful (M,). In eager those take part that `counts` has."""
+            may_be_added: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which candidates stay, of which it is doubtful, and which of those that stay each comes instead of, or -1 (M,).
+
+    In eager those take part that `counts` has. Of two whose overlap is over the threshold however it is rounded, one stays at most.
+    """
     lowest = float(cfg.get('score_thr', 0))
     stays = (rows.valid & counts & ~may_be_added).cpu().numpy()
     doubtful = (((rows.scores - lowest).abs() <= slack) | may_be_removed | may_be_added).cpu().numpy()
     # Boxes that were moved apart by their class are rounded at their new place.
     moved = ROUNDING * (float(boxes.abs().max()) + float(rows.boxes.abs().max())) if len(boxes) else 0.0
+    instead_of, taken = np.full(len(stays), -1), set[int]()
     # By row that is doubtful only because others may suppress it: these others.
     suppressors: dict[int, set[int]] = {}
     for row, others in overlapping(boxes, rows, slack, threshold_of(cfg), float(cfg['nms'].get('offset', 0)), moved):
         before, staying = others.index < row, stays[others.index]
         stays[row] = stays[row] and not (others.over & before & staying).any()
+        if not stays[row] and len(exclusive := others.index[others.over & ~others.at_border & before & staying]):
+            # One that no other comes instead of, if there is any.
+            instead_of[row] = next((other for other in exclusive if other not in taken), exclusive[0])
+            taken.add(instead_of[row])
         sure = set(others.index[before & others.surely_over].tolist())
         if any(stays[other] and (not doubtful[other] or (other in suppressors and suppressors[other] <= sure)) for other in sure):
             # A box that is sure to stay suppresses this one; if it goes after all, the box that suppresses it overlaps this one too.
@@ -130,4 +138,22 @@ def _judged(boxes: Tensor, rows: Candidates, cfg: Mapping[str, Any], slack: Tens
         if may_suppress.any() and not doubtful[row]:
             suppressors[row] = set(others.index[may_suppress].tolist())
         doubtful[row] = doubtful[row] or may_suppress.any()
-    return torch.from_numpy(stays).to(boxes.device), torch.from_numpy(doubtful).to(boxes.device) & rows.valid
+    device = boxes.device
+    return torch.from_numpy(stays).to(device), torch.from_numpy(doubtful).to(device) & rows.valid, torch.from_numpy(instead_of).to(device)
+
+
+def _more_before(places: Tensor, may_come: Tensor, instead_of: Tensor, scores: Tensor, slack: Tensor) -> Tensor:
+    """Return by how many ranks at most rows at `places` (L,) move down if candidates `may_come` (J,) stay after all.
+
+    Those count that may be better than the row. One that stays instead of a better row than this moves nothing, a second one does.
+    """
+    ahead = _may_be_better(places, may_come, scores, slack)
+    owners, group = instead_of[may_come].unique(return_inverse=True)
+    by_owner = torch.zeros(len(places), len(owners), dtype=torch.int64, device=places.device).index_add_(1, group, ahead.to(torch.int64))
+    leaves = ((owners >= 0) & (owners < places[:, None])).to(torch.int64)
+    return (by_owner - leaves).clamp(min=0).sum(dim=1)
+
+
+def _may_be_better(places: Tensor, others: Tensor, scores: Tensor, slack: Tensor) -> Tensor:
+    """Return whether a score at `others` (J,) is higher than one at `places` (L,) or ties with it (L, J)."""
+    return scores[others] + slack[others] >= (scores[places] - slack[places])[:, None]

@@ -93,3 +93,29 @@ def test_rows_that_fill_up_are_compared_with_none() -> None:
     assert time.perf_counter() - started < 10
     alone = close_calls(Candidates(*(part[:, :3] for part in filled)), cfg, SCALE)
     assert torch.equal(evidence['unsure'], alone['unsure']) and int(evidence['least_num']) == int(alone['least_num']) == 2
+
+
+def test_a_box_that_comes_instead_of_another_pushes_none_over_the_cut() -> None:
+    """Of two that tie, one is a row; a third of the same place that is not tied with them pushes none either, and one beside does."""
+    pair = torch.tensor([[0.0, 0, 100, 100], [0, 0, 100, 98]])
+    apart = torch.tensor([[200.0, 0, 300, 100], [400, 0, 500, 100], [600, 0, 700, 100], [800, 0, 900, 100]])
+    cfg = dict(score_thr=0.05, max_per_img=4, nms=dict(type='nms', iou_threshold=0.5))
+
+    def unsure(boxes: torch.Tensor, scores: list[float]) -> list[bool]:
+        count = len(boxes)
+        candidates = Candidates(boxes[None], torch.tensor([scores]), torch.zeros(1, count, dtype=torch.int64), torch.ones(1, count) > 0)
+        return close_calls(candidates, cfg, SCALE)['unsure'][0].tolist()  # type: ignore[no-any-return]
+
+    assert unsure(torch.cat([pair, apart]), [0.9, 0.9, 0.7, 0.6, 0.5, 0.4]) == [True, False, False, False]
+    # Its overlap is at the threshold: it may be one more.
+    beside = torch.tensor([[0.0, 0, 50.001, 100]])
+    assert unsure(torch.cat([pair[:1], beside, apart]), [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]) == [False, False, False, True]
+
+
+def test_a_row_that_ties_with_one_at_a_moved_cut_is_unsure() -> None:
+    """One box more before the cut, and the last but one may be the last: which of two that tie goes is open."""
+    boxes = torch.tensor([[0.0, 0, 100, 100], [0, 0, 50.001, 100], [200, 0, 300, 100], [400, 0, 500, 100], [600, 0, 700, 100]])
+    scores = torch.tensor([[0.9, 0.8, 0.5, 0.5, 0.3]])
+    candidates = Candidates(boxes[None], scores, torch.zeros(1, 5, dtype=torch.int64), torch.ones(1, 5) > 0)
+    evidence = close_calls(candidates, dict(score_thr=0.05, max_per_img=3, nms=dict(type='nms', iou_threshold=0.5)), SCALE)
+    assert evidence['unsure'][0].tolist() == [False, True, True]
