@@ -11,14 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import ConfigError
 from .base import Adapter
 from .detection.detection import Detection
+from .panoptic.mask_classification import MaskClassification, enlarged
 from .specs import LOGIT_TOLERANCE, STEEPEST, InputSpec, OutputSpec
 
-# By the kind of our first output. mmdeploy gives the logits of mask classifiers, whose instances are of that kind too: see `_Renamed`.
+# By the kind of our first output.
 SPECS = {
     'instance': (OutputSpec('dets', 'float32', ('batch', 'row', 'box and score'), 'dets_of_instances'),
                  OutputSpec('labels', 'int64', ('batch', 'row'), 'dets_of_instances')),
@@ -26,6 +27,8 @@ SPECS = {
                    OutputSpec('labels', 'int64', ('batch', 'row'), 'dets')),
     'labels': (OutputSpec('output', 'int64', ('batch', 'one', 'height', 'width'), 'channel_labels'),),
 }
+NOT_FINAL = ("export.outputs.names='mmdeploy' is known for final detections, label maps and mask classifiers, and these are {} outputs of "
+             '{}, {}: leave it out')
 
 
 def with_mmdeploy_names(cls: type[Adapter]) -> type[Adapter]:
@@ -33,25 +36,44 @@ def with_mmdeploy_names(cls: type[Adapter]) -> type[Adapter]:
 
     Detections: ``dets`` (N, K, 5), boxes with their scores, and ``labels`` (N, K), zero after the last row; with masks also ``masks``,
     probabilities (N, K, h, w) in the cells of the boxes, or (N, K, H, W) uint8 of the picture; those of SOLO are uint8. Label maps:
-    ``output`` (N, 1, H, W) int64.
+    ``output`` (N, 1, H, W) int64. Mask classifiers: ``cls_logits`` (N, Q, C+1) and ``mask_logits`` (N, Q, H, W), before any decision.
     """
-    return type(f'{cls.__name__}AsMMDeploy', (_Renamed, cls), {'__doc__': cls.__doc__})
+    base = _Logits if issubclass(cls, MaskClassification) else _Renamed
+    return type(f'{cls.__name__}AsMMDeploy', (base, cls), {'__doc__': cls.__doc__})
 
 
-class _Renamed(Adapter):
+class _Input(Adapter):
+    """Call the first input ``input``."""
+
+    @property
+    def input_specs(self) -> tuple[InputSpec, ...]:  # type: ignore[override]
+        first, *others = super().input_specs
+        return (replace(first, name='input'), *others)
+
+
+class _Logits(_Input):
+    """Give the logits of a mask classifier, of masks as large as the input, which mmdeploy fuses outside of the file.
+
+    They are compared as raw outputs are. Source: mmdeploy/codebase/mmdet/models/detectors/maskformer.py.
+    """
+
+    def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
+        if outputs != 'final':
+            raise ConfigError(NOT_FINAL.format(outputs, self.task, 'queries'))
+        super().__init__(model, 'raw', normalize)
+
+    def decide(self, raw: tuple[Tensor, ...], *inputs: Tensor) -> tuple[Tensor, ...]:
+        return raw[0], enlarged(raw[1], inputs[0])
+
+
+class _Renamed(_Input):
     """Convert what the class after it in the order of methods gives."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         kind = super().specs[0].kind
         if self.outputs != 'final' or kind not in SPECS or (kind == 'instance' and not isinstance(self, Detection)):
-            raise ConfigError(f"export.outputs.names='mmdeploy' is known for final detections and label maps, and these are "
-                              f'{self.outputs} outputs of {self.task}, {kind}: leave it out')
-
-    @property
-    def input_specs(self) -> tuple[InputSpec, ...]:  # type: ignore[override]
-        first, *others = super().input_specs
-        return (replace(first, name='input'), *others)
+            raise ConfigError(NOT_FINAL.format(self.outputs, self.task, kind))
 
     @property
     def specs(self) -> tuple[OutputSpec, ...]:

@@ -23,6 +23,7 @@ from mmexport.errors import ConfigError
 from mmexport.inputs.synthetic import picture
 from mmexport.model.build import load_model
 from mmexport.model.config import export_section, load_config
+from mmexport.verification.test_step import run_test_step_on
 from tests.detectors import seeded_detector, tiny_detector
 from tests.tiny import seeded, tiny
 
@@ -122,7 +123,7 @@ def test_a_wrong_row_is_found() -> None:
 @pytest.mark.parametrize(('outputs', 'words'), [
     (dict(names='mmdeply'), 'did you mean mmdeploy'),
     (dict(name='mmdeploy'), 'did you mean names'),
-    (dict(names='mmdeploy', level='raw'), 'final detections and label maps')])
+    (dict(names='mmdeploy', level='raw'), 'final detections, label maps and mask')])
 def test_what_does_not_fit_is_refused(outputs: dict[str, str], words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=words):
         cfg = tiny('fcn', outputs=outputs)
@@ -130,9 +131,34 @@ def test_what_does_not_fit_is_refused(outputs: dict[str, str], words: str, tmp_p
         Exporter(cfg, model=seeded('fcn'), work_dir=tmp_path).run()
 
 
-def test_panoptic_maps_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match='panoptic'):
-        Exporter(tiny('mask2former_r50', outputs=MMDEPLOY), model=seeded('mask2former_r50'), work_dir=tmp_path).run()
+def test_logits_of_a_mask_classifier_are_fused_outside(tmp_path: Path) -> None:
+    """mmdet's own fusion head, given what the file says, finds the segments of the model."""
+    model = seeded('mask2former_r50')
+    cfg = tiny('mask2former_r50', backends=['onnx'], outputs=MMDEPLOY, verify=dict(shapes=[(96, 192)], noises=1, batch=2))
+    report, = Exporter(cfg, model=model, work_dir=tmp_path, diagnose=False).run()
+    assert report.passed, report.reasons
+    session = onnxruntime.InferenceSession(str(tmp_path / 'onnx' / 'model.onnx'), providers=['CPUExecutionProvider'])
+    assert [value.name for value in session.get_inputs()] == ['input']
+    assert [value.name for value in session.get_outputs()] == ['cls_logits', 'mask_logits']
+    adapter = build_adapter(model)
+    image = picture((2, 3, 80, 144), 5, adapter)
+    logits, masks = (torch.from_numpy(value) for value in session.run(None, {'input': image.numpy()}))
+    assert masks.shape[2:] == (80, 144)
+    with torch.no_grad():
+        fused = model.panoptic_fusion_head.predict(logits, masks, adapter.data_samples(image), rescale=False)  # type: ignore[operator, union-attr]
+        expected = adapter.read(run_test_step_on(adapter, image))
+    segments = torch.stack([each['pan_results'].sem_seg[0] for each in fused])
+    assert len(segments.unique()) > 3 and float((segments != expected['panoptic']).float().mean()) < 1e-3
+    for each, count, scores in zip(fused, expected['num'], expected['scores'], strict=True):
+        found = each['ins_results'].scores
+        assert len(found) == int(count)
+        assert float((found.sort().values - scores[:int(count)].sort().values).abs().max()) < 1e-3
+
+
+def test_raw_outputs_of_a_mask_classifier_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='raw outputs of panoptic/instance'):
+        Exporter(tiny('mask2former_r50', outputs=dict(names='mmdeploy', level='raw')), model=seeded('mask2former_r50'),
+                 work_dir=tmp_path).run()
 
 
 @pytest.mark.parametrize('backend', ['torchscript', pytest.param('onnx', marks=pytest.mark.slow)])

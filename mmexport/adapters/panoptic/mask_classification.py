@@ -79,17 +79,17 @@ class MaskClassification(Adapter):
 
     def decided(self, raw: tuple[Tensor, ...], image: Tensor) -> frozenset[int]:
         """Return the classes of kept segments; for instances alone, those that panoptic fusion would keep."""
-        segments = self.panoptic(raw[0], _enlarged(raw[1], image))[0].unique()
+        segments = self.panoptic(raw[0], enlarged(raw[1], image))[0].unique()
         return frozenset(int(segment) % 1000 for segment in segments if int(segment) != self.num_classes)
 
     def decides_enough(self, raw: tuple[Tensor, ...], image: Tensor) -> bool:
-        segments = self.panoptic(raw[0], _enlarged(raw[1], image))[0]
+        segments = self.panoptic(raw[0], enlarged(raw[1], image))[0]
         return several_labels(segments) and int((segments.unique() != self.num_classes).sum()) >= SEGMENTS
 
     def make_objective(self, raw: tuple[Tensor, ...], image: Tensor, target_classes: set[int], generator: torch.Generator) -> Objective:
-        threshold, masks = float(self.fusion.test_cfg.get('object_mask_thr', 0.8)), _enlarged(raw[1], image)
+        threshold, masks = float(self.fusion.test_cfg.get('object_mask_thr', 0.8)), enlarged(raw[1], image)
         targets = [segment_targets(classes, mask, target_classes, threshold) for classes, mask in zip(raw[0], masks, strict=True)]
-        return lambda raw, image: panoptic_objective(raw[0], _enlarged(raw[1], image), targets, threshold)
+        return lambda raw, image: panoptic_objective(raw[0], enlarged(raw[1], image), targets, threshold)
 
     def data_samples(self, image: Tensor) -> list[Any]:
         from mmdet.structures import DetDataSample
@@ -133,7 +133,7 @@ class MaskClassification(Adapter):
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
         cls_logits, mask_logits = raw
-        masks = _enlarged(mask_logits, image)
+        masks = enlarged(mask_logits, image)
         evidence: dict[str, Tensor] = {}
         if self.panoptic_on:
             evidence |= panoptic_evidence(self.panoptic(cls_logits, masks)[1], cls_logits, masks, self.fusion.test_cfg, self.num_classes)
@@ -148,7 +148,7 @@ class MaskClassification(Adapter):
         if not self.panoptic_on:
             return None
         cls_logits, mask_logits = raw
-        masks = _enlarged(mask_logits, image)
+        masks = enlarged(mask_logits, image)
         padded = self.panoptic(cls_logits, masks)[0][:, :height, :width]
         cut, decisions = self.panoptic(cls_logits, masks[..., :height, :width])
         near = panoptic_evidence(decisions, cls_logits, masks, self.fusion.test_cfg, self.num_classes)['near']
@@ -190,5 +190,6 @@ def _padded(rows: Tensor, count: int) -> Tensor:
     return torch.cat([rows, rows.new_zeros((count - len(rows), *rows.shape[1:]))])
 
 
-def _enlarged(mask_logits: Tensor, image: Tensor) -> Tensor:
+def enlarged(mask_logits: Tensor, image: Tensor) -> Tensor:
+    """Return the logits of masks as large as the picture."""
     return F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False)
