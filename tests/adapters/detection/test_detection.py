@@ -73,6 +73,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     'a threshold without a type': dict(nms=dict(iou_threshold=0.6)),
     'boxes that touch are suppressed': dict(nms=dict(type='nms', iou_threshold=0.0)),
     'class agnostic': dict(nms=dict(type='nms', iou_threshold=0.5, class_agnostic=True)),
+    'class agnostic, of each class where there are many': dict(nms=dict(type='nms', iou_threshold=0.6, class_agnostic=True, split_thr=20)),
     'offset 1': dict(nms=dict(type='nms', iou_threshold=0.5, offset=1)),
     'fewer rows': dict(max_per_img=30),
     'a least size': dict(min_bbox_size=24),
@@ -80,9 +81,11 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize('method', ['linear', 'gaussian', 'naive'])
-def test_soft_suppression_is_that_of_mmdet(method: str) -> None:
-    adapter, expected, evidence, image = outputs('retinanet', nms=dict(type='soft_nms', method=method, min_score=0.05))
+@pytest.mark.parametrize('settings', [
+    dict(method='linear'), dict(method='gaussian'), dict(method='naive'), dict(method='linear', split_thr=20),
+    dict(method='linear', class_agnostic=True), dict(method='linear', class_agnostic=True, split_thr=20)], ids=str)
+def test_soft_suppression_is_that_of_mmdet(settings: dict[str, Any]) -> None:
+    adapter, expected, evidence, image = outputs('retinanet', nms=dict(type='soft_nms', min_score=0.05, **settings))
     with torch.no_grad():
         read = adapter.read(run_test_step_on(adapter, image))
     result = compare_detections(expected, read, evidence, 1e-5)

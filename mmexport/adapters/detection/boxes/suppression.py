@@ -19,6 +19,8 @@ from .candidates import Candidates
 # Rows of a head without a limit, as YOLOX.
 ROWS = 300
 GREEDY, SOFT = 'nms', 'soft_nms'
+# From as many boxes on mmcv compares those of a class only, even where classes shall suppress each other; its default is 10000.
+SPLIT, BOXES = 'split_thr', 10000
 
 
 class Kept(NamedTuple):
@@ -54,7 +56,7 @@ def soft_settings(cfg: Mapping[str, Any]) -> SoftNms | None:
     """Return how Soft-NMS lowers scores; None if the config asks for another suppression."""
     if cfg['nms'].get('type', GREEDY) != SOFT:
         return None
-    given = {key: value for key, value in cfg['nms'].items() if key not in ('type', 'class_agnostic')}
+    given = {key: value for key, value in cfg['nms'].items() if key not in ('type', 'class_agnostic', SPLIT)}
     if 'iou_thr' in given:
         given['iou_threshold'] = given.pop('iou_thr')
     if unknown := given.keys() - {*SoftNms._fields}:
@@ -89,7 +91,10 @@ def sorted_candidates(candidates: Candidates, cfg: Mapping[str, Any]) -> tuple[C
         valid = valid & (sides > cfg['min_bbox_size']).all(dim=2)
     threshold = float(cfg['nms'].get('score_threshold', 0))
     compared = valid & (scores > threshold) if threshold > 0 else valid
-    moved = boxes if cfg['nms'].get('class_agnostic', False) else moved_apart(boxes, labels, valid)
+    moved = moved_apart(boxes, labels, valid)
+    if cfg['nms'].get('class_agnostic', False):
+        many = valid.sum(dim=1) >= int(cfg['nms'].get(SPLIT, BOXES))
+        moved = torch.where(many[:, None, None], moved, boxes)
     order = ranked(torch.where(compared, scores, torch.full_like(scores, -1.0)))
     ordered = Candidates(rows_at(boxes, order), scores.gather(1, order), labels.gather(1, order), compared.gather(1, order))
     return ordered, rows_at(moved, order), order
