@@ -1,10 +1,17 @@
-"""Run a loop whose end depends on values, as one operator of an exported program."""
+"""Run a loop whose end depends on values: scripted, or as one operator of an exported program."""
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from .op import form_of
+
+
+def scripted(op: str) -> bool:
+    """Return whether the loop of `op` is its scripted one. A trace keeps no other, whatever the format takes."""
+    return torch.jit.is_tracing() or form_of(op) == 'script'
 
 
 def looped(goes_on: Callable[..., Tensor], step: Callable[..., tuple[Tensor, ...]], state: tuple[Tensor, ...],

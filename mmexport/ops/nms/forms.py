@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..loops import looped
-from ..op import form_of
+from ..loops import looped, scripted
 
 BLOCK = 128
 
@@ -41,8 +40,7 @@ def first_kept(boxes: Tensor, candidates: Tensor, iou_threshold: float, limit: i
     state = (torch.zeros_like(end), taking[:, :BLOCK], torch.zeros_like(padded[:, :1]).expand(-1, limit + 1, -1).clone(), index, count)
     if boxes.is_meta:
         return index[:, :limit], count  # How long the loop runs depends on values, and what it returns has one size.
-    # A trace keeps the scripted loop only, whatever the format takes.
-    if torch.jit.is_tracing() or form_of('nms') == 'script':
+    if scripted('nms'):
         index, count = _scripted()(*state, padded, taking, end, threshold, shift)
     else:
         *_, index, count = looped(_boxes_left, _step_of, state, (padded, taking, end, threshold, shift))

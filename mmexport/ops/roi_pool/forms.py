@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from ..level_table import level_table
-from ..loops import looped
-from ..op import form_of
+from ..loops import looped, scripted
 
 
 class PoolSettings(NamedTuple):
@@ -58,9 +57,7 @@ def roi_pool(levels: Sequence[Tensor], rois: Tensor, level: Tensor, settings: Po
     state = (torch.zeros_like(steps[0]), best)
     others = (table.cells, *(part.flatten() for part in grid), steps)
     if not rois.is_meta:  # How long the loop runs depends on values.
-        # A trace keeps the scripted loop only, whatever the format takes.
-        scripted = torch.jit.is_tracing() or form_of('roi_pool') == 'script'
-        best = _scripted()(*state, *others) if scripted else looped(_cells_left, _step, state, others)[1]
+        best = _scripted()(*state, *others) if scripted('roi_pool') else looped(_cells_left, _step, state, others)[1]
     best = torch.where(empty.flatten()[:, None], torch.zeros_like(best), best)
     return best.unflatten(0, (-1, *settings.bins)).permute(0, 3, 1, 2).contiguous()
 

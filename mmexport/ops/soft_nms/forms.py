@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..loops import looped
+from ..loops import looped, scripted
 from ..nms.forms import pairwise
-from ..op import form_of
 
 # Ways to lower a score, by mmcv's number.
 METHODS = ('naive', 'linear', 'gaussian')
@@ -63,8 +62,7 @@ def softly_kept(boxes: Tensor, scores: Tensor, candidates: Tensor, settings: Sof
         return index, values, count  # How long the loop runs depends on values, and what it returns has one size.
     numbers = [boxes.new_full((), float(number)) for number in settings]
     state = (step, left, index, values, count)
-    # A trace keeps the scripted loop only, whatever the format takes.
-    if torch.jit.is_tracing() or form_of('soft_nms') == 'script':
+    if scripted('soft_nms'):
         index, values, count = _scripted()(*state, padded, *numbers)
     else:
         *_, index, values, count = looped(_boxes_left, _step, state, (padded, *numbers))
