@@ -35,6 +35,9 @@ MARGIN = 1.05
 ODD = (161, 97)
 # Of a size up to 256, maps of stride 128 have a cell or two a side; a verification looks at pictures that are this much larger.
 LARGER, LARGE = 1.625, 256
+# Regions that go through a second stage at once: Double-Head holds 400 kB for each after every layer, and 16,000 of them do not fit in
+# 14 GB.
+REGIONS = 2000
 SCENES = ((128, 160), ODD, (256, 256), (250, 333), (160, 192))
 
 
@@ -76,7 +79,8 @@ def _seed_once(model: nn.Module, seed: int, draw: int, size: Sequence[int]) -> b
         adapter = build_adapter(model, outputs='raw')
         count = IMAGES_OF_QUERIES if hasattr(model, 'forward_transformer') else IMAGES
         images = _scenes(adapter, 7919 + seed, size, count)
-        parts = images.split(max(1, count * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3])))
+        at_once = min(count * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3]), REGIONS // _proposals(model))
+        parts = images.split(max(1, at_once))
         calibrate(model, lambda: [adapter.whole(part) for part in parts], generator,
                   lambda: [adapter.whole(picture((1, adapter.channels, *shape), 8111 + seed, adapter))
                            for shape in (size, ODD) if _takes(adapter, shape)],
@@ -138,6 +142,12 @@ def _larger(adapter: Adapter, seed: int, size: Sequence[int]) -> Callable[[], An
         return None
     # Asked only where it is run: most models have no layer that is looked at.
     return lambda: adapter.whole(picture((2, adapter.channels, *large), seed, adapter)) if _takes(adapter, large) else None
+
+
+def _proposals(model: nn.Module) -> int:
+    """Return how many regions of a picture go through the second stage of a detector; 1 if it has none."""
+    settings: Any = getattr(model, 'test_cfg', None) or {}
+    return max(1, int((settings.get('rpn') or {}).get('max_per_img', 1))) if hasattr(model, 'roi_head') else 1
 
 
 def _takes(adapter: Adapter, size: Sequence[int]) -> bool:

@@ -10,13 +10,16 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .attention import calibrated_attention
-from .layers import Spread, class_layers, detecting_layers
+from .layers import Spread, class_layers, detecting_layers, layers_without_norm
 
 # Without it a nearly constant channel, and its rounding error, would be multiplied by about 1000.
 VARIANCE_FLOOR = 1e-2
 EIGENVALUE_FLOOR = 1e-2
 # The largest logit that a class has on the scenes.
 LARGEST = 4.0
+# So few cells tell nothing of the deviation of one channel: all channels are taken together. What was fitted to three cells of a level
+# without norms gave logits of 100,000 in other pictures.
+FEW = 32
 # On pictures that were not calibrated on: the sigmoid of a logit over 16 is 1.0 in float32, and rows that tie have no order.
 SATURATED = 12.0
 # Logits of larger pictures beyond this come from maps that had one or two cells of the scenes, whose norms say nothing of larger maps.
@@ -54,7 +57,7 @@ def _largest(layers: Sequence[nn.Module], run: Callable[[], Any]) -> float:
 
 def _calibrate(model: nn.Module, run: Callable[[], Any], generator: torch.Generator, unseen: Callable[[], Any] | None) -> None:
     calls: dict[nn.Module, int] = {}
-    layers = {**dict.fromkeys(class_layers(model), Spread()), **detecting_layers(model)}
+    layers = {**layers_without_norm(model), **dict.fromkeys(class_layers(model), Spread()), **detecting_layers(model)}
 
     def before(module: nn.Module, args: tuple[Any, ...]) -> None:
         calls[module] = calls.get(module, 0) + 1
@@ -101,6 +104,7 @@ def _bounded(logits: Tensor, spread: Spread) -> tuple[Tensor, Tensor]:
 
     A head is shared by levels whose features differ; scores of 1.0 by the hundred would have no order, and one class would win all.
     """
+    logits = logits.flatten()[None] if logits.shape[1] < FEW else logits
     mean = logits.mean(1)
     factor = (LARGEST - spread.mean) / (logits.amax(1) - mean).clamp_min(1e-6)
     return factor, spread.mean - mean * factor
@@ -140,7 +144,7 @@ def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator, target:
     if isinstance(layer, nn.Linear):
         batch = _of_last_call(batch)
     rows = (batch if isinstance(layer, nn.Linear) else batch.transpose(1, -1)).flatten(0, -2)
-    if layer.weight[0].numel() == rows.shape[1]:
+    if target.drawn and layer.weight[0].numel() == rows.shape[1]:
         rows = rows[::max(1, len(rows) // 50000)]
         mean, values, vectors = eigen(_emphasised(batch) if target.last_call and batch.dim() == 3 else rows)
         white = vectors / (values + EIGENVALUE_FLOOR * values[0]).sqrt()
@@ -150,9 +154,10 @@ def _spread(layer: nn.Module, batch: Tensor, generator: torch.Generator, target:
         shift = -(mean @ projection.T)
     else:
         logits = layer(batch)
-        layer.weight.mul_((target.std / logits.std((0, 2, 3)).clamp_min(1e-6)).view(-1, 1, 1, 1))
+        alike = (0, 1, 2, 3) if logits[:, 0].numel() < FEW else (0, 2, 3)
+        layer.weight.mul_((target.std / logits.std(alike).clamp_min(1e-6)).view(-1, 1, 1, 1))
         bias = 0 if layer.bias is None else layer.bias
-        shift = bias - layer(batch).mean((0, 2, 3))
+        shift = bias - layer(batch).mean(alike)
     if layer.bias is not None:
         layer.bias.copy_(shift + target.mean)
 

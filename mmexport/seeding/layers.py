@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from .constants import NORMS, OPEN
+
 LOGIT_STD = 3.0
 CLASS_LAYERS = ('conv_seg', 'fc_seg', 'cls_seg', 'mask_norm')
 # Of a dense head that detects: the mean of the logits, which leaves some per cent of them over a threshold of 0.05; the spread of deltas.
@@ -23,12 +25,14 @@ class Spread(NamedTuple):
     Attributes:
         last_call: the layer is shared, and its last call gives the result, as in a decoder.
         bounded: the largest output is bounded too, see `calibrate`.
+        drawn: the weights are drawn anew, for channels that differ; else each channel of the layer is multiplied and shifted.
     """
 
     std: float = LOGIT_STD
     mean: float = 0.0
     last_call: bool = False
     bounded: bool = False
+    drawn: bool = True
 
 
 def class_layers(model: nn.Module) -> set[nn.Module]:
@@ -85,6 +89,18 @@ def detecting_layers(model: nn.Module) -> dict[nn.Module, Spread]:
             elif isinstance(module, nn.Conv2d) and ('reg' in name or 'box' in name) and module.out_channels in boxes:
                 layers[module] = Spread(DELTA_STD)
     return layers
+
+
+def layers_without_norm(model: nn.Module) -> dict[nn.Module, Spread]:
+    """Return the convolutions of a backbone and a neck that have no norm, as SSD's VGG, with what keeps their outputs apart.
+
+    After twenty of them the features of all pictures are nearly the same, and the last layers multiply what differs.
+    """
+    parts: list[nn.Module] = [part for name in ('backbone', 'neck') if isinstance(part := getattr(model, name, None), nn.Module)]
+    if not parts or any(isinstance(module, NORMS) for part in parts for module in part.modules()):
+        return {}
+    spread = Spread(std=1.0, mean=sum(OPEN) / 2, drawn=False)
+    return {module: spread for part in parts for module in part.modules() if isinstance(module, nn.Conv2d)}
 
 
 def _less(head: Any) -> float:
