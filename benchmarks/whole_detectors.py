@@ -19,7 +19,15 @@ from formats import last
 
 CONFIGS = {'dino': 'mmdet::dino/dino-4scale_r50_8xb2-12e_coco.py',
            'deformable_detr': 'mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
+           'detr': 'mmdet::detr/detr_r50_8xb2-150e_coco.py',
            'mask_rcnn': 'mmdet::mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py',
+           'faster_rcnn': 'mmdet::faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py',
+           'cascade_rcnn': 'mmdet::cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',
+           'retinanet': 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py',
+           'fcos': 'mmdet::fcos/fcos_r50-caffe_fpn_gn-head_1x_coco.py',
+           'atss': 'mmdet::atss/atss_r50_fpn_1x_coco.py',
+           'yolox': 'mmdet::yolox/yolox_s_8xb8-300e_coco.py',
+           'rtmdet': 'mmdet::rtmdet/rtmdet_s_8xb32-300e_coco.py',
            'rtmdet_ins': 'mmdet::rtmdet/rtmdet-ins_s_8xb32-300e_coco.py',
            'mask2former_panoptic': 'mmdet::mask2former/mask2former_r50_8xb2-lsj-50e_coco-panoptic.py'}
 # What the loading process must not find.

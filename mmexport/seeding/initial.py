@@ -62,8 +62,8 @@ def _mark_kernels(model: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
 def _forget_pretrained(model: nn.Module) -> None:
     for module in model.modules():
         init_cfg = getattr(module, 'init_cfg', None)
-        # SAN's says Pretrained_Part.
-        if isinstance(init_cfg, dict) and str(init_cfg.get('type')).startswith('Pretrained'):
+        # SAN's says Pretrained_Part, and PVT's has no type.
+        if isinstance(init_cfg, dict) and ('checkpoint' in init_cfg or str(init_cfg.get('type')).startswith('Pretrained')):
             module.init_cfg = None  # type: ignore[assignment]
         if isinstance(getattr(module, 'pretrained', None), str):
             module.pretrained = None  # type: ignore[assignment]

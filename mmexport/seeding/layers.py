@@ -92,7 +92,7 @@ def detecting_layers(model: nn.Module) -> dict[nn.Module, Spread]:
 
 
 def layers_without_norm(model: nn.Module) -> dict[nn.Module, Spread]:
-    """Return the convolutions of a backbone and a neck that have no norm, as SSD's VGG, with what keeps their outputs apart.
+    """Return the convolutions of a backbone and a neck without norms, as SSD's VGG. Their channels are spread, too.
 
     After twenty of them the features of all pictures are nearly the same, and the last layers multiply what differs.
     """

@@ -16,8 +16,9 @@ from mmexport.model.build import build_model
 from mmexport.model.config import load_config
 from mmexport.patching import patched
 from mmexport.seeding import SCENES, seed_model
-from mmexport.seeding.calibrate import FAR_OFF, calibrate
+from mmexport.seeding.calibrate import FAR_OFF, LARGEST, _adjust, _bounded, _spread, calibrate
 from mmexport.seeding.initial import initialise
+from mmexport.seeding.layers import LOGIT_MEAN, Spread, layers_without_norm
 from tests.tiny import SHAPE, seeded, tiny
 
 
@@ -178,3 +179,38 @@ def test_larger_pictures_join_the_scenes_where_their_logits_are_far_off() -> Non
         raw = adapter.raw(picture((2, 3, 208, 208), 3, adapter))
     levels = [float(values.max()) for spec, values in zip(adapter.specs, raw, strict=True) if spec.name.startswith('scores')]
     assert len(levels) == 5 and all(2.0 < level < FAR_OFF for level in levels), levels
+
+
+def test_a_checkpoint_that_a_backbone_names_is_not_read() -> None:
+    """PVT loads it by itself, whatever the type of its init_cfg."""
+    class Backbone(BaseModule):
+        def init_weights(self) -> None:
+            assert self.init_cfg is None, f'reads {self.init_cfg}'
+
+    model = Sequential(Backbone(init_cfg=dict(checkpoint='https://example.invalid/weights.pth')))
+    initialise(model, torch.Generator().manual_seed(0))
+
+
+def test_a_level_of_few_cells_has_logits_like_those_of_the_scenes_in_other_pictures() -> None:
+    """Without norms its features are nearly alike in all pictures: what three cells say of one channel is of no use."""
+    torch.manual_seed(0)
+    level = nn.Conv2d(16, 60, 3, padding=1)
+    features = 1.0 + 0.001 * torch.randn(8, 16, 1, 1)
+    spread = Spread(mean=LOGIT_MEAN, bounded=True)
+    with torch.no_grad():
+        _spread(level, features[:3], torch.Generator().manual_seed(0), spread)
+        _adjust({level: spread}, lambda: level(features[:4]), _bounded)
+        seen, other = level(features[:4]), level(1.0 + 0.01 * torch.randn(8, 16, 1, 1))
+    assert float(seen.max()) == pytest.approx(LARGEST, abs=1e-3)
+    assert float(other.max()) < 2 * LARGEST and float(seen.std()) > 1
+
+
+def test_convolutions_of_a_network_without_norms_are_found() -> None:
+    convolutions = [nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 1)]
+    model = nn.Module()
+    model.backbone, model.neck = nn.Sequential(convolutions[0], nn.ReLU(), convolutions[1]), nn.Sequential(convolutions[2])
+    model.bbox_head = nn.Conv2d(4, 4, 1)
+    found = layers_without_norm(model)
+    assert set(found) == set(convolutions) and not any(spread.drawn for spread in found.values())
+    model.neck.append(nn.BatchNorm2d(4))
+    assert not layers_without_norm(model) and not layers_without_norm(nn.Module())
