@@ -6,6 +6,7 @@ a segmentor without calibrated norms is constant to 1e-3; random panoptic result
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,8 +36,8 @@ MARGIN = 1.05
 ODD = (161, 97)
 # Of a size up to 256, maps of stride 128 have a cell or two a side; a verification looks at pictures that are this much larger.
 LARGER, LARGE = 1.625, 256
-# Regions that go through a second stage at once: Double-Head holds 400 kB for each after every layer, and 16,000 of them do not fit in
-# 14 GB.
+# Regions that a second stage is calibrated on. It takes most of the time, and Double-Head holds 400 kB for each after every layer: 16,000
+# of them do not fit in 14 GB.
 REGIONS = 2000
 SCENES = ((128, 160), ODD, (256, 256), (250, 333), (160, 192))
 
@@ -79,9 +80,7 @@ def _seed_once(model: nn.Module, seed: int, draw: int, size: Sequence[int]) -> b
         adapter = build_adapter(model, outputs='raw')
         count = IMAGES_OF_QUERIES if hasattr(model, 'forward_transformer') else IMAGES
         images = _scenes(adapter, 7919 + seed, size, count)
-        at_once = min(count * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3]), REGIONS // _proposals(model))
-        parts = images.split(max(1, at_once))
-        calibrate(model, lambda: [adapter.whole(part) for part in parts], generator,
+        calibrate(model, partial(_run, adapter, images, max(1, REGIONS // _proposals(model))), generator,
                   lambda: [adapter.whole(picture((1, adapter.channels, *shape), 8111 + seed, adapter))
                            for shape in (size, ODD) if _takes(adapter, shape)],
                   _larger(adapter, 9001 + seed, size))
@@ -142,6 +141,17 @@ def _larger(adapter: Adapter, seed: int, size: Sequence[int]) -> Callable[[], An
         return None
     # Asked only where it is run: most models have no layer that is looked at.
     return lambda: adapter.whole(picture((2, adapter.channels, *large), seed, adapter)) if _takes(adapter, large) else None
+
+
+def _run(adapter: Adapter, images: Tensor, in_second_stage: int) -> None:
+    """Send the scenes through the model, a few at a time if they are large; only the first ones through its second stage if it has one."""
+    for part in images.split(max(1, len(images) * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3]))):
+        if in_second_stage < len(images):
+            adapter.raw(part)
+        else:
+            adapter.whole(part)
+    if in_second_stage < len(images):
+        adapter.whole(images[:in_second_stage])
 
 
 def _proposals(model: nn.Module) -> int:
