@@ -103,6 +103,20 @@ def test_settings_are_followed_and_another_setting_fails(change: str) -> None:
     assert compare_detections(usual, expected, usual_evidence, 1e-4)['beyond'] > 0.01
 
 
+def test_boxes_of_the_coder_of_mmdet_1_end_before_the_border() -> None:
+    from mmdet.models.task_modules.coders import LegacyDeltaXYWHBBoxCoder
+    model = copy.deepcopy(seeded_detector('retinanet'))
+    model.bbox_head.bbox_coder = LegacyDeltaXYWHBBoxCoder()
+    adapter = build_adapter(model)
+    image = picture((2, 3, 128, 160), 3, adapter)
+    with torch.no_grad():
+        raw, recorded = adapter.run_with_evidence(image)
+        expected = dict(zip([spec.name for spec in adapter.specs], adapter.final(raw, image), strict=True))
+        read = adapter.read(run_test_step_on(adapter, image))
+    assert expected['boxes'].amax((0, 1)).tolist()[2:] == [159.0, 127.0]
+    assert compare_detections(expected, read, adapter.evidence(raw, image, recorded), 1e-5)['beyond'] == 0
+
+
 def test_an_empty_picture_has_no_rows() -> None:
     adapter, expected, evidence, image = outputs('atss', score_thr=0.9999)
     assert expected['num'].tolist() == [0, 0] and not any(bool(value.any()) for value in expected.values())

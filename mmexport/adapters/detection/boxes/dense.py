@@ -77,7 +77,9 @@ def best_scores(head: Any, logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
 def decoded(coder: Any, priors: Tensor, deltas: Tensor, sizes: Tensor) -> Tensor:
     """Return boxes (N, K, 4) of deltas (N, K, D), clipped as the coder would clip them to one size."""
     boxes = coder.decode(priors.flatten(0, 1), deltas.flatten(0, 1), max_shape=None).view(*deltas.shape[:2], 4)
-    return clipped(boxes, sizes) if getattr(coder, 'clip_border', True) else boxes
+    # That of mmdet 1.x counts a box's last pixel: it ends before the picture's border.
+    inset = 1 if any(cls.__name__ == 'LegacyDeltaXYWHBBoxCoder' for cls in type(coder).__mro__) else 0
+    return clipped(boxes, sizes - inset) if getattr(coder, 'clip_border', True) else boxes
 
 
 def clipped(boxes: Tensor, sizes: Tensor) -> Tensor:
