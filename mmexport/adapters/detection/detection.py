@@ -22,6 +22,7 @@ from .boxes.suppression import GREEDY, SOFT, check_suppression, kept, limit_of
 GROUPS = ('scores', 'boxes', 'factors')
 # The head whose `_bbox_post_process` has no limit of rows.
 NO_LIMIT = 'YOLOXHead'
+LEAST_SIZE = 'min_bbox_size'
 
 
 @ADAPTERS.register_module()
@@ -60,9 +61,8 @@ class Detection(Adapter):
             raise UnsupportedModelError(f'{type(self.head).__name__} decodes by its own {", ".join(METHODS)} (of '
                                         f'{", ".join(owners(self.head))}), which mmexport does not know: use --outputs raw')
         check_suppression(self.head.test_cfg, GREEDY, SOFT)
-        if int(self.head.test_cfg.get('max_per_img', 1)) <= 0 and owner_of(self.head, '_bbox_post_process') == 'BaseDenseHead':
-            raise UnsupportedModelError(f'test_cfg.max_per_img is {self.head.test_cfg.max_per_img}, with which mmdet drops the last box of '
-                                        'each picture: set it, or use --outputs raw')
+        if owner_of(self.head, '_bbox_post_process') != NO_LIMIT:
+            check_limit(self.head)
 
     def _part(self, name: str) -> Any:
         return getattr(self.model, name)
@@ -118,7 +118,13 @@ class Detection(Adapter):
 
     def kept_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, ...]:
         """Return the rows of `specs`; boxes end at height and width (N, 2) of each picture."""
-        return kept(self._candidates(raw, sizes), self.head.test_cfg)
+        return kept(self._candidates(raw, sizes), self.settings)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the test_cfg, without the least size of boxes where the head does not read it."""
+        unread = (LEAST_SIZE,) if owner_of(self.head, '_bbox_post_process') == NO_LIMIT else ()
+        return {key: value for key, value in self.head.test_cfg.items() if key not in unread}
 
     def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
                         evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -145,7 +151,7 @@ class Detection(Adapter):
 
     def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
         """Return which rows rounding may change, see `evidence.close_calls`."""
-        candidates, cfg = self._candidates(raw, sizes), self.head.test_cfg
+        candidates, cfg = self._candidates(raw, sizes), self.settings
         return close_calls(candidates, cfg, scale_of(raw[:self.levels[0]], candidates, int(cfg.get('nms_pre', 0))))
 
     def notes(self) -> dict[str, Any]:
@@ -156,6 +162,9 @@ class Detection(Adapter):
 
     def remarks(self) -> tuple[str, ...]:
         lines = [REMARK.format(type(self.head).__name__)] if getattr(self.head, 'loss_cls', self) is None else []
+        if self.outputs == 'final' and int(self.settings.get(LEAST_SIZE, -1)) > 0:
+            lines.append(f'test_cfg.{LEAST_SIZE}={self.settings[LEAST_SIZE]} is in pixels of the input here; mmdet compares boxes of the '
+                         'original picture, which differ where it was resized')
         # Of raw outputs nothing is read, and their heads may have no limit.
         if self.most and self.most > self.limit:
             lines.append(f'mmdet gives up to {self.most} rows of a picture here, and the file the best {self.limit}, which were compared: '
@@ -168,6 +177,13 @@ class Detection(Adapter):
         outputs = {name: torch.stack([filled(rows[key].to(dtype), self.limit) for rows in predictions]) for name, key, dtype in (
             ('boxes', 'bboxes', torch.float32), ('scores', 'scores', torch.float32), ('labels', 'labels', torch.int64))}
         return {**outputs, 'num': torch.tensor([len(rows) for rows in predictions])}
+
+
+def check_limit(head: Any) -> None:
+    """Raise if a head whose `_bbox_post_process` cuts the rows at `max_per_img` has no such limit."""
+    if (limit := int(head.test_cfg.get('max_per_img', 1))) <= 0:
+        raise UnsupportedModelError(f'test_cfg.max_per_img is {limit}, with which mmdet drops the last box of each picture: set it, or use '
+                                    '--outputs raw')
 
 
 def on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -63,8 +63,9 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
     if doubtful / max(rows, 1) > MAX_NEAR:
         return dict(problem=f'eager is unsure of {doubtful} of {rows} rows: too few are left to compare. '
                             'Give a picture of what the model was trained on by --image, or compare --outputs raw', metrics=metrics)
-    if 'masks' in expected and 'mask_near' in evidence and (near := share_of_rows(expected['num'], evidence['mask_near'])) > MAX_NEAR:
-        return dict(problem=f'eager is unsure of {near:.0%} of the cells of masks: too few are left to compare', metrics=metrics)
+    for name, what in (('mask_near', 'cells of masks'), ('mask_unsure', 'masks')) if 'masks' in expected else ():
+        if name in evidence and (near := share_of_rows(expected['num'], evidence[name])) > MAX_NEAR:
+            return dict(problem=f'eager is unsure of {near:.0%} of the {what}: too few are left to compare', metrics=metrics)
     if any(bool(actual[name][image, int(count):].any()) for image, count in enumerate(actual['num'])
            for name in ('boxes', 'scores', 'labels', *(['masks'] if 'masks' in expected else []))):
         return dict(problem='rows from num on are not zero', metrics=metrics)

@@ -43,6 +43,21 @@ def test_an_open_number_of_rows_is_refused(name: str, part: str) -> None:
         build_adapter(changed(name, part, max_per_img=-1))
 
 
+@pytest.mark.parametrize(('name', 'part'), [('rtmdet_ins', 'bbox_head'), ('condinst', 'bbox_head'), ('paa', 'bbox_head')])
+def test_a_limit_that_drops_the_last_box_is_refused(name: str, part: str) -> None:
+    with pytest.raises(UnsupportedModelError, match='max_per_img is -1, with which mmdet drops the last box of each picture'):
+        build_adapter(changed(name, part, max_per_img=-1))
+
+
+def test_a_least_size_is_read_as_mmdet_reads_it() -> None:
+    """YOLOX's head does not; others compare boxes of the original picture, whose scale a file does not know."""
+    model = changed('yolox', 'bbox_head', min_bbox_size=30)
+    assert share_that_differs(model) == 0 and not any('min_bbox_size' in line for line in build_adapter(model).remarks())
+    remark, = build_adapter(changed('retinanet', 'bbox_head', min_bbox_size=16)).remarks()
+    assert remark.startswith('test_cfg.min_bbox_size=16 is in pixels of the input here')
+    assert build_adapter(changed('retinanet', 'bbox_head', min_bbox_size=16), outputs='raw').remarks() == ()
+
+
 def test_a_limit_of_the_suppression_is_one() -> None:
     assert share_that_differs(changed('faster_rcnn', 'roi_head', max_per_img=-1, nms=dict(type='nms', iou_threshold=0.5, max_num=30))) == 0
 

@@ -159,8 +159,11 @@ def test_a_mask_may_be_off_by_what_its_box_may(off: float, slack: float, fails: 
     expected, actual = {**found(), 'masks': masks}, {**found(), 'masks': masks + off * there}
     evidence = {'mask_slack': torch.full((1, 40), slack)}
     assert (compare_detections(expected, actual, evidence, 1e-4)['beyond'] > 0) is fails
-    unsure = {'mask_unsure': torch.ones(1, 40, dtype=torch.bool)}
-    assert compare_detections(expected, actual, unsure, 1e-4)['beyond'] == 0
+    few = (torch.arange(40) < 12)[:, None, None]
+    wrong = {**actual, 'masks': masks + 5 * few}
+    assert compare_detections(expected, wrong, {'mask_unsure': few[None, :, 0, 0]}, 1e-4)['beyond'] == 0
+    all_of_them = compare_detections(expected, wrong, {'mask_unsure': there[None, :, 0, 0]}, 1e-4)
+    assert all_of_them['problem'] == 'eager is unsure of 100% of the masks: too few are left to compare'
 
 
 def test_masks_of_other_rows_and_masks_after_the_last_row_fail() -> None:

@@ -19,7 +19,7 @@ from ..boxes.candidates import Candidates
 from ..boxes.decoders import owner_of
 from ..boxes.dense import decoded, rows_of, with_places
 from ..boxes.suppression import GREEDY, check_suppression, places_kept, rows_kept
-from ..detection import Detection
+from ..detection import Detection, check_limit
 from ..pasting import decided, read_masks
 
 
@@ -47,6 +47,7 @@ class DynamicMasks(Detection):
                     raise UnsupportedModelError(f'{type(head).__name__} decides by a {name} of {owner}, which mmexport does not know: use '
                                                 '--outputs raw')
         check_suppression(self.head.test_cfg, GREEDY)
+        check_limit(self.head)
 
     @property
     def layers(self) -> list[tuple[int, int]]:
