@@ -15,13 +15,13 @@ def _size_of(axis: str, name: str, size: int) -> str:
 
 
 @torch.jit.script_if_tracing
-def _refuse_what_was_not_exported(tensor: Tensor, name: str, axes: list[str], floating: bool, low: list[int], high: list[int],
+def _refuse_what_was_not_exported(tensor: Tensor, name: str, axes: list[str], dtype: str, low: list[int], high: list[int],
                                   multiples: list[int]) -> Tensor:
     if tensor.dim() != len(axes):
         raise ValueError('mmexport: ' + name + ' must have ' + str(len(axes)) + ' axes (' + ', '.join(axes) + '), and has ' +
                          str(tensor.dim()))
-    if floating and tensor.dtype != torch.float32:
-        raise ValueError('mmexport: ' + name + ' must be float32, as the manifest says')
+    if (dtype == 'float32' and tensor.dtype != torch.float32) or (dtype == 'int64' and tensor.dtype != torch.int64):
+        raise ValueError('mmexport: ' + name + ' must be ' + dtype + ', as the manifest says')
     for axis in range(len(axes)):
         size = tensor.size(axis)
         if low[axis] >= 0 and low[axis] == high[axis] and size != low[axis]:
@@ -32,6 +32,14 @@ def _refuse_what_was_not_exported(tensor: Tensor, name: str, axes: list[str], fl
                              str(high[axis]) + ' only; export with export.verify.shapes for more')
         if multiples[axis] > 1 and size % multiples[axis] != 0:
             raise ValueError(_size_of(axes[axis], name, size) + ', which must be a multiple of ' + str(multiples[axis]))
+    return tensor
+
+
+@torch.jit.script_if_tracing
+def _refuse_another_batch(tensor: Tensor, first: Tensor, name: str, name_of_first: str) -> Tensor:
+    # One row would be taken for all pictures.
+    if tensor.size(0) != first.size(0):
+        raise ValueError(_size_of('batch', name, tensor.size(0)) + ', and ' + name_of_first + ' has ' + str(first.size(0)))
     return tensor
 
 
@@ -89,7 +97,14 @@ class InputGuard(nn.Module):
         return any(low == high and low >= 0 for name, (low, high) in self._sides.items() if name != 'batch')
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self._checked(tensor, spec, limits) for tensor, (spec, limits) in zip(tensors, self.inputs, strict=True))
+        return tuple(self._of_the_batch(self._checked(tensor, spec, limits), spec, tensors[0])
+                     for tensor, (spec, limits) in zip(tensors, self.inputs, strict=True))
+
+    def _of_the_batch(self, tensor: Tensor, spec: InputSpec, first: Tensor) -> Tensor:
+        # An exported program knows that both axes are one.
+        if spec is self.inputs[0][0] or spec.axes[0] != 'batch' or is_exporting(tensor):
+            return tensor
+        return _refuse_another_batch(tensor, first, spec.name, self.inputs[0][0].name)
 
     def _checked(self, tensor: Tensor, spec: InputSpec, limits: Sequence[tuple[int, int]]) -> Tensor:
         exporting = is_exporting(tensor)
@@ -97,5 +112,5 @@ class InputGuard(nn.Module):
             # Open axes have the ranges of their Dims; a question about a symbolic size would be one more check.
             limits = [side if side[0] == side[1] else (-1, -1) for side in limits]
         multiples = [1 if exporting or name not in ('height', 'width') else self.multiple_of for name in spec.axes]
-        return _refuse_what_was_not_exported(tensor, spec.name, list(spec.axes), spec.dtype == 'float32', [low for low, _ in limits],
+        return _refuse_what_was_not_exported(tensor, spec.name, list(spec.axes), spec.dtype, [low for low, _ in limits],
                                              [high for _, high in limits], multiples)

@@ -50,6 +50,18 @@ def test_a_file_takes_the_sizes_of_padded_pictures(backend: str, tmp_path: Path)
     samples, _ = read_samples(report.artifacts[0].folder / 'samples.npz')
     assert any(len(sample.file_inputs[1].unique(dim=0)) == 2 for sample in samples), 'a padded batch of two sizes was checked'
     assert sum(check.passed is True for check in report.pipelines) > 3
+    if backend == 'torchscript':
+        assert_sizes_of_another_batch_are_refused(next(report.artifacts[0].folder.glob('*.pt')))
+
+
+def assert_sizes_of_another_batch_are_refused(file: Path) -> None:
+    model, batch = torch.jit.load(file), torch.zeros(2, *SHAPE[1:])
+    sizes = torch.tensor([SHAPE[2:]] * 2)
+    model(batch, sizes)
+    with pytest.raises(torch.jit.Error, match='axis batch of img_shape has size 1, and image has 2'):
+        model(batch, sizes[:1])
+    with pytest.raises(torch.jit.Error, match='img_shape must be int64, as the manifest says'):
+        model(batch, sizes.float())
 
 
 def test_a_file_that_ignores_the_padding_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
