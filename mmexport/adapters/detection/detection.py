@@ -122,7 +122,7 @@ class Detection(Adapter):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the test_cfg without what the head does not read, as the least size of boxes in YOLOX."""
+        """Return the test_cfg without what the head does not read."""
         unread = (LEAST_SIZE,) if owner_of(self.head, '_bbox_post_process') == NO_LIMIT else ()
         return {key: value for key, value in self.head.test_cfg.items() if key not in unread}
 
