@@ -145,12 +145,10 @@ def _larger(adapter: Adapter, seed: int, size: Sequence[int]) -> Callable[[], An
 
 def _run(adapter: Adapter, images: Tensor, in_second_stage: int) -> None:
     """Send the scenes through the model, a few at a time if they are large; only the first ones through its second stage if it has one."""
+    too_many = in_second_stage < len(images)
     for part in images.split(max(1, len(images) * IMAGE_SIDE ** 2 // (images.shape[2] * images.shape[3]))):
-        if in_second_stage < len(images):
-            adapter.raw(part)
-        else:
-            adapter.whole(part)
-    if in_second_stage < len(images):
+        (adapter.raw if too_many else adapter.whole)(part)
+    if too_many:
         adapter.whole(images[:in_second_stage])
 
 

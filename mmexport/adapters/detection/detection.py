@@ -17,12 +17,13 @@ from ..specs import OutputSpec
 from .boxes.decoders import METHODS, decoder_of, owner_of, owners
 from .boxes.evidence import close_calls, scale_of
 from .boxes.filling import filled
-from .boxes.suppression import GREEDY, SOFT, check_suppression, kept, limit_of
+from .boxes.suppression import GREEDY, LEAST_SIZE, SOFT, check_suppression, kept, limit_of
 
 GROUPS = ('scores', 'boxes', 'factors')
 # The head whose `_bbox_post_process` has no limit of rows.
 NO_LIMIT = 'YOLOXHead'
-LEAST_SIZE = 'min_bbox_size'
+# By the class of `_bbox_post_process`, the heads that do not read the least size of boxes; those of regions and of queries have no method.
+ANY_SIZE = (NO_LIMIT, 'PAAHead', 'none')
 
 
 @ADAPTERS.register_module()
@@ -122,9 +123,16 @@ class Detection(Adapter):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the test_cfg without what the head does not read."""
-        unread = (LEAST_SIZE,) if owner_of(self.head, '_bbox_post_process') == NO_LIMIT else ()
-        return {key: value for key, value in self.head.test_cfg.items() if key not in unread}
+        """Return the test_cfg as the head reads it."""
+        return {**self.head.test_cfg, LEAST_SIZE: self.least_size}
+
+    @property
+    def least_size(self) -> float:
+        """Return the side that boxes must be longer than, in pixels; -1 if the head does not ask."""
+        if owner_of(self.head, '_bbox_post_process') in ANY_SIZE:
+            return -1
+        least: float = self.head.test_cfg.get(LEAST_SIZE, -1)
+        return least
 
     def without_padding(self, raw: tuple[Tensor, ...], image: Tensor, size: tuple[int, int], expected: dict[str, Tensor],
                         evidence: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -162,8 +170,8 @@ class Detection(Adapter):
 
     def remarks(self) -> tuple[str, ...]:
         lines = [REMARK.format(type(self.head).__name__)] if getattr(self.head, 'loss_cls', self) is None else []
-        if self.outputs == 'final' and int(self.settings.get(LEAST_SIZE, -1)) > 0:
-            lines.append(f'test_cfg.{LEAST_SIZE}={self.settings[LEAST_SIZE]} is in pixels of the input here; mmdet compares boxes of the '
+        if self.outputs == 'final' and self.least_size > 0:
+            lines.append(f'test_cfg.{LEAST_SIZE}={self.least_size} is in pixels of the input here; mmdet compares boxes of the '
                          'original picture, which differ where it was resized')
         # Of raw outputs nothing is read, and their heads may have no limit.
         if self.most and self.most > self.limit:

@@ -58,6 +58,12 @@ def test_a_least_size_is_read_as_mmdet_reads_it() -> None:
     assert build_adapter(changed('retinanet', 'bbox_head', min_bbox_size=16), outputs='raw').remarks() == ()
 
 
+@pytest.mark.parametrize('name', ['faster_rcnn', 'sparse_rcnn', 'detr', 'rpn', 'rtmdet_ins', 'paa'])
+def test_models_whose_heads_have_no_such_settings_have_no_remarks(name: str) -> None:
+    """Every export asks for them."""
+    assert build_adapter(seeded_detector(name)).remarks() == ()
+
+
 def test_a_limit_of_the_suppression_is_one() -> None:
     assert share_that_differs(changed('faster_rcnn', 'roi_head', max_per_img=-1, nms=dict(type='nms', iou_threshold=0.5, max_num=30))) == 0
 

@@ -21,6 +21,7 @@ ROWS = 300
 GREEDY, SOFT = 'nms', 'soft_nms'
 # From as many boxes on mmcv compares those of a class only, even where classes shall suppress each other; its default is 10000.
 SPLIT, BOXES = 'split_thr', 10000
+LEAST_SIZE = 'min_bbox_size'
 
 
 class Kept(NamedTuple):
@@ -86,9 +87,9 @@ def sorted_candidates(candidates: Candidates, cfg: Mapping[str, Any]) -> tuple[C
     Then the boxes (N, M, 4) that are compared, and where each candidate was before (N, M).
     """
     boxes, scores, labels, valid = candidates
-    if int(cfg.get('min_bbox_size', -1)) >= 0:
+    if int(cfg.get(LEAST_SIZE, -1)) >= 0:
         sides = boxes[..., 2:] - boxes[..., :2]
-        valid = valid & (sides > cfg['min_bbox_size']).all(dim=2)
+        valid = valid & (sides > cfg[LEAST_SIZE]).all(dim=2)
     threshold = float(cfg['nms'].get('score_threshold', 0))
     compared = valid & (scores > threshold) if threshold > 0 else valid
     moved = moved_apart(boxes, labels, valid)

@@ -17,7 +17,7 @@ from ..boxes.decoders import owner_of, owners
 from ..boxes.dense import decoded, priors_of, rows_of
 from ..boxes.evidence import close_calls, score_slack
 from ..boxes.suppression import GREEDY, check_suppression, kept, places_kept, rows_kept
-from ..detection import LEAST_SIZE, Detection, check_limit
+from ..detection import Detection, check_limit
 
 HEAD = 'PAAHead'
 # Boxes that overlap less do not vote. The weight of a vote falls by exp(-(1 - IoU)^2 / VARIANCE).
@@ -46,11 +46,6 @@ class VotingDetection(Detection):
                                         f'of {HEAD} alone: use --outputs raw')
         check_suppression(self.head.test_cfg, GREEDY)
         check_limit(self.head)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Return the test_cfg without the least size of boxes, which PAA does not read."""
-        return {key: value for key, value in self.head.test_cfg.items() if key != LEAST_SIZE}
 
     def kept_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> tuple[Tensor, ...]:
         boxes, scores = self._positions(raw, sizes)
