@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from ...checker.kinds.detections import NAMES
-from ...compat.missing_loss import REMARK
 from ...errors import UnsupportedModelError
 from ...registry import ADAPTERS
 from ..base import Adapter
@@ -18,6 +17,7 @@ from .boxes.decoders import METHODS, decoder_of, owner_of, owners
 from .boxes.evidence import close_calls, scale_of
 from .boxes.filling import filled
 from .boxes.suppression import GREEDY, LEAST_SIZE, SOFT, check_suppression, kept, limit_of
+from .remarks import remarks_of
 
 GROUPS = ('scores', 'boxes', 'factors')
 # The head whose `_bbox_post_process` has no limit of rows.
@@ -169,15 +169,7 @@ class Detection(Adapter):
         return {**super().notes(), 'rows': dict(most=self.limit, reason=reason)}
 
     def remarks(self) -> tuple[str, ...]:
-        lines = [REMARK.format(type(self.head).__name__)] if getattr(self.head, 'loss_cls', self) is None else []
-        if self.outputs == 'final' and self.least_size > 0:
-            lines.append(f'test_cfg.{LEAST_SIZE}={self.least_size} is in pixels of the input here; mmdet compares boxes of the '
-                         'original picture, which differ where it was resized')
-        # Of raw outputs nothing is read, and their heads may have no limit.
-        if self.most and self.most > self.limit:
-            lines.append(f'mmdet gives up to {self.most} rows of a picture here, and the file the best {self.limit}, which were compared: '
-                         '--cfg-options model.test_cfg.max_per_img=N for more')
-        return tuple(lines)
+        return tuple(remarks_of(self))
 
     def read(self, samples: list[Any]) -> dict[str, Tensor]:
         self.most = max(self.most, *(len(sample.pred_instances) for sample in samples))

@@ -64,6 +64,17 @@ class QueryDetection(Detection):
             raise UnsupportedModelError(f'{type(self.head).__name__} decides by a _predict_by_feat_single of {owner}, which mmexport does '
                                         'not know: use --outputs raw')
         check_owners(self.head, ('predict',), PREDICT)
+        self.check_rows(int(self.model.num_queries))
+
+    def check_rows(self, queries: int) -> None:
+        """Raise if more rows are asked for than `queries` give, with which mmdet fails at every picture."""
+        if self.limit > (rows := self._available(queries)):
+            raise UnsupportedModelError(f'test_cfg.max_per_img is {self.limit}, and {queries} queries give {rows} rows: mmdet fails with '
+                                        'it. Set it lower, or use --outputs raw')
+
+    def _available(self, queries: int) -> int:
+        """Return how many rows there are to choose from: each query with each class, or with its best one."""
+        return queries * (self.num_classes if self.head.loss_cls.use_sigmoid else 1)
 
     @property
     def limit(self) -> int:
@@ -143,7 +154,7 @@ class QueryDetection(Detection):
 
     def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
         """Return which rows tie at the cut with those that follow it."""
-        available = raw[0].shape[1] * (self.num_classes if self.head.loss_cls.use_sigmoid else 1)
+        available = self._available(raw[0].shape[1])
         boxes, scores, labels, _ = self.best(raw, sizes, min(self.limit + BEYOND, available))
         slack = score_slack(scores, self.largest_logit(raw))
         if available <= self.limit:

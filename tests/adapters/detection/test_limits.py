@@ -49,6 +49,37 @@ def test_a_limit_that_drops_the_last_box_is_refused(name: str, part: str) -> Non
         build_adapter(changed(name, part, max_per_img=-1))
 
 
+@pytest.mark.parametrize(('name', 'part', 'queries', 'rows'), [
+    ('detr', 'bbox_head', 100, 100), ('dino', 'bbox_head', 100, 1200), ('sparse_rcnn', 'roi_head', 100, 1200)])
+def test_more_rows_than_queries_give_are_refused(name: str, part: str, queries: int, rows: int) -> None:
+    build_adapter(changed(name, part, max_per_img=rows))
+    with pytest.raises(UnsupportedModelError, match=f'max_per_img is {rows + 1}, and {queries} queries give {rows} rows: mmdet fails'):
+        build_adapter(changed(name, part, max_per_img=rows + 1))
+
+
+def test_own_code_is_named() -> None:
+    """It may do what mmdet does, and a file is compared with what it does."""
+    model = changed('retinanet', 'bbox_head')
+
+    class Mine(type(model.bbox_head)):  # type: ignore[misc]
+        def predict(self, *args: Any, **kwargs: Any) -> Any:
+            return [rows[rows.bboxes[:, 0] > 20] for rows in super().predict(*args, **kwargs)]
+
+    class Coder(type(model.bbox_head.bbox_coder)):  # type: ignore[misc]
+        def decode(self, *args: Any, **kwargs: Any) -> Any:
+            return super().decode(*args, **kwargs)
+
+    model.bbox_head.bbox_coder.__class__ = Coder
+    coder, = build_adapter(model).remarks()
+    assert coder.endswith('Coder.decode is run without max_shape, and the boxes end at the border of the picture afterwards')
+    assert share_that_differs(model) == 0
+    model.bbox_head.__class__ = Mine
+    predict, _ = build_adapter(model).remarks()
+    assert 'Mine.predict is not run in the file' in predict
+    assert share_that_differs(model) > 0
+    assert build_adapter(model, outputs='raw').remarks() == ()
+
+
 def test_a_least_size_is_read_as_mmdet_reads_it() -> None:
     """YOLOX's head does not; others compare boxes of the original picture, whose scale a file does not know."""
     model = changed('yolox', 'bbox_head', min_bbox_size=30)

@@ -42,6 +42,7 @@ class SparseDetection(RoiMasks, QueryDetection):
         roi_head = self._roi_head
         check_owners(roi_head, ('predict',), ('BaseRoIHead',))
         check_owners(roi_head, ('predict_bbox', '_bbox_forward'), (HEAD,))
+        self.check_rows(int(self._part('rpn_head').num_proposals))
         if self.has_masks:
             check_owners(roi_head, masks.ROI_METHODS, (HEAD,))
             for head in masks.heads_of(roi_head):
