@@ -5,7 +5,8 @@
     python benchmarks/detectors.py --formats torchscript --out benchmarks/results/detectors_compiled.json
     python benchmarks/detectors.py --img-shape --formats torchscript onnx --names atss detr
 The third, with compiled mmcv, has the same files judged by mmcv's own kernels: `make test-compiled`. With --img-shape a file has the sizes
-of the pictures as second input, every second picture of a batch has padding, and the results are those of detectors_padded.json.
+of the pictures as second input, every second picture of a batch has padding, it is traced at 320x320 and checked at 384x448, and the results
+are those of detectors_padded.json.
 """
 from __future__ import annotations
 
@@ -23,6 +24,10 @@ from typing import Any
 from common import COMMIT, ROOT, quiet, write
 
 FORMATS = ('torchscript', 'onnx', 'torch_export', 'openvino')
+# Of `--img-shape`: what is traced and what is checked; for necks that join maps of multiples of 128 the second.
+SIZES = {32: ((320, 320), ((384, 448), (256, 896))), 128: ((256, 384), ((384, 512), (256, 896)))}
+# They take no padding: the file has no second input.
+REFUSE = ('centernet', 'cornernet', 'yolact')
 RESULTS, PADDED = (ROOT / 'benchmarks' / 'results' / f'{name}.json' for name in ('detectors', 'detectors_padded'))
 
 
@@ -49,10 +54,14 @@ def main() -> int:
 
 def document(rows: list[dict[str, Any]], name: str) -> None:
     """Write the table of docs/tasks.md that has the name of its results."""
-    lines = ['| config of mmdet | ' + ' | '.join(FORMATS) + ' | detections in a picture or batch |', '|---' * (len(FORMATS) + 2) + '|']
+    from tests.detectors import shape_of
+    lines = ['| config of mmdet | ' + ' | '.join(FORMATS) + ' | traced at | detections in a picture or batch |', '|---' * (len(FORMATS) + 3) + '|']
     for row in rows:
         cells = [row.get('formats', {}).get(kind, row.get('reason', 'not run')).partition(':')[0] for kind in FORMATS]
-        lines.append(f"| {row.get('config', row['name'])} | {' | '.join(cells)} | {' to '.join(map(str, row.get('detections', ['-'])))} |")
+        # Rows of before it was recorded have the size that is the model's own in the tests.
+        traced = 'x'.join(map(str, row.get('traced') or shape_of(row['name'])[2:]))
+        lines.append(f"| {row.get('config', row['name'])} | {' | '.join(cells)} | {traced} | "
+                     f"{' to '.join(map(str, row.get('detections', ['-'])))} |")
     lines.append('')
     for row in rows:
         failing: dict[str, list[str]] = {}
@@ -98,16 +107,19 @@ def run(name: str, kinds: list[str], img_shape: bool) -> dict[str, Any]:
     from matrix_row import judged
 
     from mmexport import Exporter
-    from tests.detectors import ALL, seeded_detector, tiny_detector
+    from tests.detectors import ALL, MULTIPLES, seeded_detector, tiny_detector
     with tempfile.TemporaryDirectory() as folder:
         cfg = tiny_detector(name, backends=kinds)
         if img_shape:
-            cfg.export.inputs.img_shape = True
+            traced, others = SIZES[128 if MULTIPLES.get(name) == 128 else 32]
+            cfg.export.inputs.update(shape=(1, 3, *traced), img_shape=name not in REFUSE)
+            cfg.export.verify.update(shapes=list(others), batch=2)
         report, = Exporter(cfg, None, folder, model=seeded_detector(name), diagnose=False).run()
         compared = [row.metrics['rows'] for check in report.checks for row in check.rows
                     if row.output in ('detections', 'instances') and row.metrics]
         formats = {kind: judged(report, kind) for kind in kinds}
-        return dict(config=ALL[name], formats=formats, inputs=len(report.inputs),
+        return dict(config=ALL[name], formats=formats, inputs=len(report.inputs), traced=list(cfg.export.inputs.shape[2:]),
+                    padding=bool(cfg.export.inputs.get('img_shape')),
                     detections=[min(compared), max(compared)],
                     mmcv_ops=report.versions['mmcv_ops'], reference_kernels=sorted(report.versions.get('reference_kernels', ())))
 
