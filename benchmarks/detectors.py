@@ -4,9 +4,9 @@
     python benchmarks/detectors.py --names retinanet --again
     python benchmarks/detectors.py --formats torchscript --out benchmarks/results/detectors_compiled.json
     python benchmarks/detectors.py --img-shape --formats torchscript onnx --names atss detr
-The third, with compiled mmcv, has the same files judged by mmcv's own kernels: `make test-compiled`. With --img-shape a file has the sizes
-of the pictures as second input, every second picture of a batch has padding, it is traced at 320x320 and checked at 384x448, and the results
-are those of detectors_padded.json.
+The third, with compiled mmcv, has the same files judged by mmcv's own kernels: `make test-compiled`. With --img-shape a file has the
+sizes of the pictures as second input, every second picture of a batch has padding, it is traced at 320x320 and checked at 384x448, and the
+results are those of detectors_padded.json.
 """
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def main() -> int:
 def document(rows: list[dict[str, Any]], name: str) -> None:
     """Write the table of docs/tasks.md that has the name of its results."""
     from tests.detectors import shape_of
-    lines = ['| config of mmdet | ' + ' | '.join(FORMATS) + ' | traced at | detections in a picture or batch |', '|---' * (len(FORMATS) + 3) + '|']
+    columns = ('config of mmdet', *FORMATS, 'traced at', 'detections in a picture or batch')
+    lines = [f"| {' | '.join(columns)} |", '|---' * len(columns) + '|']
     for row in rows:
         cells = [row.get('formats', {}).get(kind, row.get('reason', 'not run')).partition(':')[0] for kind in FORMATS]
         # Rows of before it was recorded have the size that is the model's own in the tests.

@@ -61,7 +61,8 @@ def main() -> int:
         tied = torch.tensor([len(row.unique()) < size for row in scores])
         answers = [greedy(*picture) for picture in zip(boxes, scores, strict=True)]
         expected, near = torch.stack([answer for answer, _ in answers]), torch.tensor([close for _, close in answers])
-        counted.append(dict(boxes=size, pictures=len(boxes), tied=int(tied.sum()), near=int(near.sum()), suppressed=int((expected < 0).sum())))
+        counted.append(dict(boxes=size, pictures=len(boxes), tied=int(tied.sum()), near=int(near.sum()),
+                            suppressed=int((expected < 0).sum())))
         with tempfile.TemporaryDirectory() as folder:
             for name, run in files(Path(folder), size).items():
                 actual = torch.cat([run(*part) for part in zip(boxes.split(TOGETHER), scores.split(TOGETHER), strict=True)])

@@ -56,11 +56,13 @@ def suppression(machine: Callable[[dict[str, Any]], str]) -> str:
     """Return how many pictures each runtime suppresses otherwise than a loop does."""
     place = RESULTS / 'nms_cases.json'
     content = json.loads(place.read_text())
-    lines = [f"| of {content['pictures']} pictures | differ | of {content['tied']} with equal scores | without these and any overlap "
-             'at the threshold |', '| --- | --- | --- | --- |']
-    lines += [f"| {row['runs']} | {row['differ']} | {row['differ_of_tied']} | {row['differ_clearly']} |" for row in content['rows']]
-    return '\n'.join([*lines, '', f"`{place.name}`: {content['boxes']} boxes in a picture, {content['suppressed']} suppressed; "
-                      f'{_with_ops(content, machine)}'])
+    lines = ['| boxes in a picture | runs | pictures | differ | of those with equal scores | without these and any overlap at the '
+             'threshold |', '| --- | --- | --- | --- | --- | --- |']
+    cases = {case['boxes']: case for case in content['cases']}
+    lines += [f"| {row['boxes']} | {row['runs']} | {cases[row['boxes']]['pictures']} | {row['differ']} | "
+              f"{row['differ_of_tied']} of {cases[row['boxes']]['tied']} | {row['differ_clearly']} |" for row in content['rows']]
+    suppressed = sum(case['suppressed'] for case in content['cases'])
+    return '\n'.join([*lines, '', f'`{place.name}`: {suppressed} boxes suppressed; {_with_ops(content, machine)}'])
 
 
 def compiled(machine: Callable[[dict[str, Any]], str]) -> str:

@@ -17,13 +17,18 @@ Kernel = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Case:
-    """Hold one call of a kernel: its arguments, and which of them it writes."""
+    """Hold one call of a kernel: its arguments, and which of them it writes.
+
+    Attributes:
+        copies: how often each box is there. Of equal boxes with equal scores mmcv keeps any, so their numbers count as one.
+    """
 
     kernel: str
     name: str
     args: tuple[Any, ...]
     options: dict[str, Any]
     writes: tuple[int, ...] = ()
+    copies: int = 1
 
     def run(self, kernel: Kernel) -> list[Tensor]:
         """Return what the kernel returns and writes."""
@@ -31,7 +36,10 @@ class Case:
         returned = kernel(*args, **self.options)
         if self.kernel == 'nms_match':
             # Groups of different lengths, in one tensor: a length before each.
-            return [torch.tensor([value for group in returned for value in (len(group), *group)], dtype=torch.int64)]
+            return [torch.tensor([value for group in returned for value in (len(group), *(place // self.copies for place in group))],
+                                 dtype=torch.int64)]
+        if self.kernel == 'nms':
+            return [returned // self.copies]
         if self.kernel == 'softnms':
             return [returned, args[2][:len(returned)]]
         return [args[number] for number in self.writes] if self.writes else [returned]
@@ -96,6 +104,14 @@ def _suppressions() -> Iterator[Case]:
             for least in (0.001, 0.3):
                 yield Case('softnms', f'{kind} {count} method {method} least {least}', (where, best, torch.zeros(count, 5)),
                            dict(iou_threshold=0.3, sigma=0.5, min_score=least, method=method, offset=number % 2))
+
+
+    for number, kind in enumerate(('random', 'clustered', 'chained', 'huge')):
+        where, best = (part.repeat_interleave(4, 0) for part in (boxes(kind, 40, number + 20), scores(40, number + 70)))
+        for threshold in (0.3, 0.5):
+            yield Case('nms', f'{kind} tied {threshold}', (where, best), dict(iou_threshold=threshold, offset=0), copies=4)
+            yield Case('nms_match', f'{kind} tied {threshold}', (torch.cat((where, best[:, None]), 1),), dict(iou_threshold=threshold),
+                       copies=4)
 
 
 def _regions() -> Iterator[Case]:

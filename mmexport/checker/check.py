@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .admission import Refusal
-from .compare import compare, roundings
+from .compare import compare, own_floors
 from .comparison import ALL, COUNT, RAW, REFUSED, WRITES, Comparison
 from .files import Runner, add_runner, load, reason_of, runner_of, stale
 from .foreign import SCHEMA, refuse_foreign, schema_of
@@ -119,7 +119,7 @@ def verdict(result: dict[str, Any]) -> str | None:
 
 def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra: dict[str, Any],
                   device: torch.device, choices: dict[str, dict[str, Any]] | None = None) -> list[Comparison]:
-    common: dict[str, Any] = dict(sample=sample.name, floors={**extra['floors'], **roundings(sample.floors)},
+    common: dict[str, Any] = dict(sample=sample.name, floors={**extra['floors'], **own_floors(sample.floors)},
                                   tolerance=extra['tolerance'], precision=manifest.get('precision', FULL))
     try:
         inputs = _on(device, sample)

@@ -15,6 +15,8 @@ Spec = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
 
 
+# Rows of which the evidence tells whether rounding may change them: what noise does to those of one sample excuses none of another.
+OF_ONE_SAMPLE = ('detections',)
 # Endings of keys in the floors.
 LOST, MEDIAN, ROUNDING = ': lost', ': median', ': rounding'
 
@@ -34,9 +36,9 @@ def rounding_key(name: str) -> str:
     return name + ROUNDING
 
 
-def roundings(floors: Mapping[str, float]) -> dict[str, float]:
+def own_floors(floors: Mapping[str, float]) -> dict[str, float]:
     """Return the part of a sample's floors that counts for it alone."""
-    return {key: value for key, value in floors.items() if key.endswith(ROUNDING)}
+    return {key: value for key, value in floors.items() if key.endswith(ROUNDING) or output_of(key) in OF_ONE_SAMPLE}
 
 
 def output_of(key: str) -> str:

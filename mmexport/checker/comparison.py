@@ -80,13 +80,6 @@ class Comparison:
         return self.kind not in (COUNT, REFUSED, WRITES) and bool(kind_of(self.kind).CONTINUOUS)
 
     @property
-    def _excused(self) -> tuple[float, float]:
-        """Return the share that may be beyond, and the share that may be lost: what noise does to eager, if rows have no doubts of their
-        own."""
-        by_row = self.kind not in (COUNT, REFUSED, WRITES) and getattr(kind_of(self.kind), 'DOUBTS_BY_ROW', False)
-        return (0.0, 0.0) if by_row else (self.floor, self.lost_floor)
-
-    @property
     def _judge_reduced(self) -> Callable[[Comparison], str | None]:
         """Return the rule of the kind for reduced precision, or the usual one."""
         usual = reduced.by_error if self.continuous else reduced.by_share
@@ -107,8 +100,7 @@ class Comparison:
         if self.precision != reduced.FULL:
             return reduced.rule(self.precision)
         if not self.continuous:
-            floor, _ = self._excused
-            return 'equal where eager is clear' if floor == 0 else f'differs clearly in at most {floor:.4f}, as under noise'
+            return 'equal where eager is clear' if self.floor == 0 else f'differs clearly in at most {self.floor:.4f}, as under noise'
         if self.floor == 0:
             return f'max <= {self.limit:g}'
         return f'beyond <= {self.floor + SLACK:.3f}, median <= {self.median_limit:g}, max < {WORST:g}'
@@ -121,14 +113,13 @@ class Comparison:
         if self.precision != reduced.FULL:
             return self._judge_reduced(self)
         # Decisions may differ as much as noise changes them, without the factor: two points of a label map are a segment.
-        excused, excused_lost = self._excused
-        allowed = excused if excused == 0 or not self.continuous else excused + SLACK
+        allowed = self.floor if self.floor == 0 or not self.continuous else self.floor + SLACK
         if not self.continuous:
             if self.beyond is None or not self.beyond <= allowed:
                 return 'nothing was compared' if self.beyond is None else (
                     f'{self.beyond:.2%} differs where eager is clear, limit {allowed:.2%}')
-            if self.lost > excused_lost:
-                return f'{self.lost:.2%} of the instances are lost or new, limit {excused_lost:.2%}'
+            if self.lost > self.lost_floor:
+                return f'{self.lost:.2%} of the instances are lost or new, limit {self.lost_floor:.2%}'
             if self.max_rel is not None and self.max_rel >= WORST:
                 return f'worst score error {self.max_rel:.1e} of scale, limit {WORST:g}'
             return None

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .compare import compare
+from .compare import compare, own_floors
 from .comparison import ALL, Comparison
 from .kinds import kind_of
 from .reduced import FULL
@@ -28,11 +28,11 @@ def vacuous_outputs(specs: Sequence[Mapping[str, Any]], samples: Sequence[Sample
 
     Args:
         specs: the manifest's outputs.
-        floors: as for `compare`.
+        floors: as for `compare`, of all samples.
     """
     def rows(sample: Sample, answer: Mapping[str, Tensor]) -> list[Comparison]:
         return compare(specs, sample.expected, [answer[str(spec['name'])] for spec in specs], sample.evidence, sample=sample.name,
-                       stage='vacuous', floors=floors, tolerance=tolerance, precision=precision)
+                       stage='vacuous', floors={**floors, **own_floors(sample.floors)}, tolerance=tolerance, precision=precision)
 
     kinds = {str(spec['name']): kind_of(str(spec['kind'])) for spec in specs}
     names = {getattr(kind, 'ROW', None) or name: kind for name, kind in kinds.items()}

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..checker.check import EAGER
+from ..checker.compare import OF_ONE_SAMPLE
 from ..checker.samples import Sample
 from ..inputs.real_image import PHOTOGRAPH
 from ..inputs.shapes import SAME
@@ -63,7 +64,7 @@ def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noi
         if moved and _jumps(sample) and image.numel() <= SMALL:
             sample = _stable_sample(adapter, sample, image, range(noises)[:1], tolerance, runs)
         samples.append(sample)
-    if not any(model_floors(samples).values()):
+    if not any(any(sample.floors.values()) for sample in samples):
         return samples
     device = next(iter(images.values())).device
     return [sample if sample.name in noiseless else
@@ -136,5 +137,6 @@ def _jumping(samples: Sequence[Sample], checks: Sequence[Verification]) -> set[s
     """Return the samples whose errors a jump of the model may explain. An error in every sample is none."""
     floors = model_floors(samples)
     suspects = {row.sample for check in checks for row in check.rows if row.stage == EAGER and not row.passed
-                and not row.problem and replace(row, floor=max(floors.get(row.output, 0.0), JUMPING), median_floor=1.0).passed}
+                and not row.problem and replace(row, floor=max(floors.get(row.output, 0.0), JUMPING), median_floor=1.0,
+                                                lost_floor=JUMPING if row.output in OF_ONE_SAMPLE else row.lost_floor).passed}
     return set() if len(samples) > 1 and suspects == {sample.name for sample in samples} else suspects

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..checker.compare import compare, lost_key, median_key, roundings
+from ..checker.compare import compare, lost_key, median_key, own_floors
 from ..checker.samples import Sample
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def floors_of(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[
 
 
 def model_floors(samples: Sequence[Sample]) -> dict[str, float]:
-    """Return by output the largest floor of all samples. Roundings count for their own sample alone."""
+    """Return by output the largest floor of all samples. Those of `own_floors` count for their own sample alone."""
     floors: dict[str, float] = {}
     for sample in samples:
-        for name in sample.floors.keys() - roundings(sample.floors).keys():
+        for name in sample.floors.keys() - own_floors(sample.floors).keys():
             floors[name] = max(floors.get(name, 0.0), sample.floors[name])
     return floors

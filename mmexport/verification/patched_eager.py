@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..adapters import Adapter
-from ..checker.compare import Comparison, compare, roundings
+from ..checker.compare import Comparison, compare, own_floors
 from ..checker.samples import Sample
 from ..inputs.shapes import SAME
 from ..utils.progress import RUNNING, Progress
@@ -76,4 +76,4 @@ def patched_rows(adapter: Adapter, samples: Sequence[Sample], tolerance: float) 
     floors = model_floors(samples)
     return [row for sample in samples if sample.patched for row in compare(
         specs, sample.expected, list(sample.patched.values()), sample.evidence, sample=sample.name, stage='patched vs eager',
-        floors={**floors, **roundings(sample.floors)}, tolerance=tolerance)]
+        floors={**floors, **own_floors(sample.floors)}, tolerance=tolerance)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from mmexport.checker.compare import compare, lost_key, median_key, output_of, rounding_key, roundings
+from mmexport.checker.compare import compare, lost_key, median_key, output_of, own_floors, rounding_key
 from mmexport.checker.comparison import Comparison
 from mmexport.checker.reduced import FULL
 from tests.checker.made import INSTANCE, LOGITS, instances, judge
@@ -39,7 +39,9 @@ def test_compare_returns_one_row_per_output() -> None:
         ('wide', 'logits', 'artifact vs eager', 'pixels', 1e-3, 0.1, 0.0, 'float16'),
         ('wide', 'labels', 'artifact vs eager', 'labels', 1e-3, 0.0, 0.2, 'float16')]
     assert [(row.median_floor, row.rounding) for row in rows] == [(3e-4, 0.0), (0.0, 2e-4)]
-    assert roundings(floors) == {rounding_key('labels'): 2e-4}
+    assert own_floors(floors) == {rounding_key('labels'): 2e-4}
+    of_rows = {'detections': 0.1, lost_key('detections'): 0.2}
+    assert own_floors({**floors, **of_rows}) == {rounding_key('labels'): 2e-4, **of_rows}
     assert [output_of(key) for key in floors] == ['logits', 'labels', 'logits', 'labels']
     assert all(row.passed for row in rows)
 

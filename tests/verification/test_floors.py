@@ -1,12 +1,14 @@
 """Test the noise floors of the expected outputs."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from mmexport.adapters.base import OutputSpec
-from mmexport.checker.compare import lost_key
+from mmexport.checker.compare import lost_key, own_floors
 from mmexport.verification.expected import expect
 from mmexport.verification.network_runs import NetworkRuns
 from mmexport.verification.noise_floor import model_floors
@@ -66,6 +68,15 @@ def test_floors_count_lost_instances() -> None:
     adapter.decide = decide
     sample, = expect(adapter, {'photograph': IMAGE}, 1e-4, 2, NetworkRuns())
     assert sample.floors[lost_key('instances')] == pytest.approx(2 / 3)
+
+
+def test_what_noise_does_to_detections_counts_for_their_sample_alone() -> None:
+    """Of each row the evidence tells whether rounding may change it: a row that one picture loses excuses none of another."""
+    one, other = (replace(sample, floors=floors) for sample, floors in zip(
+        expect(simple(), {'photograph': IMAGE, 'wide': torch.rand(1, 3, 8, 12)}, 1e-4, 0, NetworkRuns()),
+        ({'detections': 0.1, lost_key('detections'): 0.1, 'logits': 0.2}, {'detections': 0.0}), strict=True))
+    assert model_floors([one, other]) == {'logits': 0.2}
+    assert own_floors(one.floors) == {'detections': 0.1, lost_key('detections'): 0.1}
 
 
 def test_without_noises_nothing_jumps() -> None:

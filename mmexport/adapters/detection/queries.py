@@ -64,10 +64,10 @@ class QueryDetection(Detection):
             raise UnsupportedModelError(f'{type(self.head).__name__} decides by a _predict_by_feat_single of {owner}, which mmexport does '
                                         'not know: use --outputs raw')
         check_owners(self.head, ('predict',), PREDICT)
-        self.check_rows(int(self.model.num_queries))
+        self.check_rows(int(self._part('num_queries')))
 
     def check_rows(self, queries: int) -> None:
-        """Raise if more rows are asked for than `queries` give, with which mmdet fails at every picture."""
+        """Raise if more rows are asked for than `queries` give. mmdet fails at every picture then."""
         if self.limit > (rows := self._available(queries)):
             raise UnsupportedModelError(f'test_cfg.max_per_img is {self.limit}, and {queries} queries give {rows} rows: mmdet fails with '
                                         'it. Set it lower, or use --outputs raw')

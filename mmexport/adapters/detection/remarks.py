@@ -1,4 +1,4 @@
-"""Tell in the report what of a detector differs from mmdet in a file, or is a user's own."""
+"""Tell in the report how a file decides otherwise than a detector. A user's own methods are named, too."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def own_code(model: nn.Module) -> Iterator[str]:
     """
     for part in model.modules():
         if owner := _own(part, 'predict'):
-            yield f'{_named(owner)}.predict is not run in the file, which computes what mmdet does: where its results differ, the file fails'
+            yield f'{_named(owner)}.predict is not run in the file, which computes what mmdet does: where results differ, the file fails'
         if owner := _own(getattr(part, 'bbox_coder', None), 'decode'):
             yield f'{_named(owner)}.decode is run without max_shape, and the boxes end at the border of the picture afterwards'
 

@@ -12,7 +12,6 @@ and, if it needs them,
 * ``MAP = True``: every element is a label, and each of the frequent ones is tried as a constant answer;
 * ``constant(values)``: the tensor that is tried as a constant answer; zeros without it;
 * ``reduced(row)``: why a row of a file of reduced precision fails, or None; see `mmexport.checker.reduced` for the usual rules;
-* ``DOUBTS_BY_ROW = True``: the evidence tells which rows rounding may change, so that noise on the input excuses no other;
 * ``CHOICE = True``: other outputs are computed from it, and eager can be made to take the file's own;
 * ``classes(name, expected)``: the labels that win in an output, or None.
 """

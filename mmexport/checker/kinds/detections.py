@@ -14,7 +14,7 @@ from ..rules.detection_rows import compare_detections, overlaps
 if TYPE_CHECKING:
     from ..comparison import Comparison
 
-CONTINUOUS, ROW, DOUBTS_BY_ROW = False, 'detections', True
+CONTINUOUS, ROW = False, 'detections'
 NAMES = ('boxes', 'scores', 'labels', 'num')
 
 

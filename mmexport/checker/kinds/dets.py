@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import detections
 
-CONTINUOUS, ROW, DOUBTS_BY_ROW = False, 'detections', True
+CONTINUOUS, ROW = False, 'detections'
 reduced = detections.reduced
 
 
