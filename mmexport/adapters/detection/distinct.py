@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...checker.rules.continuous import competing_scale
 from ...ops.distinct import threshold_of
 from ...registry import ADAPTERS
 from ..specs import OutputSpec
@@ -46,4 +47,4 @@ class DistinctQueryDetection(QueryDetection):
         return raw, {**choices.evidence(), 'overlap': logits.new_tensor([threshold_of(state['dqs_cfg'])])}
 
     def largest_logit(self, raw: tuple[Tensor, ...]) -> float:
-        return float(raw[0].masked_fill(raw[0] == LEFT_OUT, 0.0).abs().max())
+        return competing_scale(raw[0].masked_fill(raw[0] == LEFT_OUT, 0.0), 2)

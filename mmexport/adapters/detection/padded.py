@@ -16,8 +16,9 @@ else:
     # It stands before a `Detection` in the order of methods.
     Detection = Adapter
 
-# Of the second, fourth, ... picture of a batch, the share of each side that is picture; the rest is padding.
-INSIDE = 0.75
+# Of the pictures of a batch in turn, the shares of height and width that are picture; the rest is padding. Each side alone, both by
+# different shares, and none: a file that takes one side for the other, or the first picture for all, gives other boxes.
+INSIDE = ((0.75, 0.6), (1.0, 1.0), (0.6, 1.0), (1.0, 0.75))
 
 
 def with_img_shape(cls: type[Detection], padded: type[Padded] | None = None) -> type[Detection]:
@@ -32,17 +33,25 @@ class Padded(Detection):
     """
 
     input_specs = (IMAGE, InputSpec('img_shape', ('batch', 'side'), 'int64'))
+    # Whether a picture was padded.
+    padded = False
 
     def inputs_of(self, picture: Tensor) -> tuple[Tensor, ...]:
         """Return the picture, padded where it is one of several, and the sizes without padding."""
-        height, width = picture.shape[2:]
-        sizes = torch.tensor([[height, width], [int(INSIDE * height), int(INSIDE * width)]], device=picture.device)
-        sizes = sizes[torch.arange(picture.shape[0], device=picture.device) % 2]
+        count, _, height, width = picture.shape
+        shares = INSIDE if count > 1 else ((1.0, 1.0),)
+        sizes = torch.tensor([[int(share[0] * height), int(share[1] * width)] for share in shares], device=picture.device)
+        sizes = sizes[torch.arange(count, device=picture.device) % len(sizes)]
+        self.padded = self.padded or count > 1
         # The data_preprocessor pads with zeros after it has normalised.
         padding = torch.zeros_like(picture)
         if self.preprocess.inside:
             padding = self.preprocess.undo(padding)
         return torch.where(inside(sizes, height, width)[:, None], picture, padding), sizes
+
+    def remarks(self) -> tuple[str, ...]:
+        none = 'no input had padding, as none was a batch: what the file does with img_shape was not seen'
+        return (*super().remarks(), *(() if self.padded else (none,)))
 
     def test_data(self, *inputs: Tensor) -> dict[str, Any]:
         samples = self.data_samples(inputs[0])

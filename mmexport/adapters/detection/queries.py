@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...checker.kinds.detections import NAMES
+from ...checker.rules.continuous import competing_scale
 from ...errors import UnsupportedModelError
 from ...ops.ranking import rows_at
 from ...ops.sigmoid import sigmoid
@@ -132,7 +133,7 @@ class QueryDetection(Detection):
         return boxes, scores, labels, (scores[:, 0] * 0).to(torch.int64) + self.limit
 
     def largest_logit(self, raw: tuple[Tensor, ...]) -> float:
-        return float(raw[0].abs().max())
+        return competing_scale(raw[0], 2)
 
     def best(self, raw: tuple[Tensor, ...], sizes: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return boxes (N, count, 4), scores, labels and queries (N, count) of the best scores."""

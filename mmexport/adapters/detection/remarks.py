@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Packages whose methods the adapters are written for.
 KNOWN = ('mmdet', 'mmengine')
+# Methods of a detector and its heads that make results, and are run by ``test_step`` alone.
+NOT_RUN = ('predict', 'add_pred_to_datasample', 'test_step')
 
 
 def remarks_of(adapter: Detection) -> Iterator[str]:
@@ -25,6 +27,9 @@ def remarks_of(adapter: Detection) -> Iterator[str]:
         if adapter.least_size > 0:
             yield (f'test_cfg.{LEAST_SIZE}={adapter.least_size} is in pixels of the input here; mmdet compares boxes of the original '
                    'picture, which differ where it was resized')
+    if adapter.most and adapter.most < adapter.limit:
+        yield (f'no picture here has more than {adapter.most} detections: what the file does with more than '
+               f'max_per_img={adapter.limit} was not seen')
     if adapter.most and adapter.most > adapter.limit:
         yield (f'mmdet gives up to {adapter.most} rows of a picture here, and the file the best {adapter.limit}, which were compared: '
                '--cfg-options model.test_cfg.max_per_img=N for more')
@@ -37,8 +42,10 @@ def own_code(model: nn.Module) -> Iterator[str]:
     only the comparison tells. So the report names it, and refuses nothing.
     """
     for part in model.modules():
-        if owner := _own(part, 'predict'):
-            yield f'{_named(owner)}.predict is not run in the file, which computes what mmdet does: where results differ, the file fails'
+        for method in NOT_RUN:
+            if owner := _own(part, method):
+                yield (f'{_named(owner)}.{method} is not run in the file, which computes what mmdet does: where results differ on an input '
+                       'here, the file fails; other inputs were not seen')
         if owner := _own(getattr(part, 'bbox_coder', None), 'decode'):
             yield f'{_named(owner)}.decode is run without max_shape, and the boxes end at the border of the picture afterwards'
 

@@ -73,11 +73,43 @@ def test_own_code_is_named() -> None:
     coder, = build_adapter(model).remarks()
     assert coder.endswith('Coder.decode is run without max_shape, and the boxes end at the border of the picture afterwards')
     assert share_that_differs(model) == 0
-    model.bbox_head.__class__ = Mine
-    predict, _ = build_adapter(model).remarks()
+    class Fewer(type(model)):  # type: ignore[misc]
+        def add_pred_to_datasample(self, samples: Any, rows: Any) -> Any:
+            return super().add_pred_to_datasample(samples, [each[:40] for each in rows])
+
+    model.bbox_head.__class__, model.__class__ = Mine, Fewer
+    fewer, predict, _ = build_adapter(model).remarks()
+    assert 'Fewer.add_pred_to_datasample is not run in the file' in fewer
     assert 'Mine.predict is not run in the file' in predict
     assert share_that_differs(model) > 0
     assert build_adapter(model, outputs='raw').remarks() == ()
+
+
+def test_a_class_that_a_head_masks_sets_no_scale() -> None:
+    """Its logits of -1e9 made eager unsure of all rows: the tolerance of a logit is a share of the largest one."""
+    model = changed('retinanet', 'bbox_head')
+
+    class Masked(type(model.bbox_head)):  # type: ignore[misc]
+        def forward_single(self, x: Any) -> Any:
+            scores, boxes = super().forward_single(x)
+            return scores.unflatten(1, (-1, self.cls_out_channels)).index_fill(2, torch.tensor([3]), -1e9).flatten(1, 2), boxes
+
+    model.bbox_head.__class__ = Masked
+    assert share_that_differs(model) == 0
+    for name in ('faster_rcnn', 'detr'):
+        model = changed(name, 'bbox_head' if name == 'detr' else 'roi_head')
+        layer = model.bbox_head.fc_cls if name == 'detr' else model.roi_head.bbox_head.fc_cls
+        with torch.no_grad():
+            layer.bias[3] = -1e4
+        assert share_that_differs(model) == 0
+
+
+def test_a_cut_that_no_picture_reached_is_told() -> None:
+    model = changed('atss', 'bbox_head', score_thr=0.4, max_per_img=100)
+    adapter = build_adapter(model)
+    assert share_that_differs(model, adapter) == 0 and 0 < adapter.most < 100  # type: ignore[attr-defined]
+    remark, = adapter.remarks()
+    assert remark.endswith('detections: what the file does with more than max_per_img=100 was not seen')
 
 
 def test_a_least_size_is_read_as_mmdet_reads_it() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ....checker.rules.continuous import competing_scale
 from ....ops.nms.forms import first_kept
 from ...specs import LOGIT_TOLERANCE
 from .candidates import Candidates, with_near_ones
@@ -83,11 +84,12 @@ def close_calls(candidates: Candidates, cfg: Mapping[str, Any], scale: float | T
 def scale_of(maps: Sequence[Tensor], candidates: Candidates, count: int) -> float | Tensor:
     """Return the scale of the logits: of its level for each candidate (M,) where each gives `count`, else of all.
 
-    Raw maps are compared level by level too; the logits of one level may be many times those of another.
+    Raw maps are compared level by level too; the logits of one level may be many times those of another. A class that a head masks with
+    -1e9 sets none.
     """
-    scales = torch.stack([level.abs().max() for level in maps])
+    scales = [competing_scale(level, 1) for level in maps]
     by_level = candidates.scores.shape[1] == len(maps) * count
-    return scales.repeat_interleave(count) if by_level else float(scales.max())
+    return maps[0].new_tensor(scales).repeat_interleave(count) if by_level else max(scales)
 
 
 def score_slack(scores: Tensor, scale: float | Tensor) -> Tensor:

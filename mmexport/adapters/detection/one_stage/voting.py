@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ....checker.rules.continuous import competing_scale
 from ....errors import UnsupportedModelError
 from ....ops.nms.forms import pairwise
 from ....ops.ranking import rows_at
@@ -59,7 +60,7 @@ class VotingDetection(Detection):
     def close_calls_within(self, raw: tuple[Tensor, ...], sizes: Tensor) -> dict[str, Tensor]:
         """Return which rows rounding may change. A box is unsure too if votes near the threshold of the score move it."""
         boxes, scores = self._positions(raw, sizes)
-        scale = max(float(part.abs().max()) for part in raw[:self.levels[0]])
+        scale = max(competing_scale(part, 1) for part in raw[:self.levels[0]])
         candidates = self._all_pairs(boxes, scores)
         places = places_kept(candidates, self.settings)
         doubts = close_calls(candidates, self.settings, scale, expected=places)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checker.rules.continuous import competing_scale
 from ....errors import UnsupportedModelError
 from ....ops.ranking import rows_at
 from ....ops.sigmoid import sigmoid
@@ -145,7 +146,7 @@ class YOLACT(Detection):
         """Return which rows rounding may change, and `mask_near`: pixels at the threshold, or at an edge that the box's tolerance moves."""
         cfg, positions = self.head.test_cfg, self.positions(raw, self.sizes_of(image))
         ranked = self.ranked(positions)
-        scale = max(float(part.abs().max()) for part in raw[:self.levels[0]])
+        scale = max(competing_scale(part, 1) for part in raw[:self.levels[0]])
         stays = fast_nms.stays(ranked, float(cfg.iou_thr))
         doubtful = fast_nms.doubtful(ranked, float(cfg.iou_thr), score_slack(ranked.scores, scale))
         entries, num = self.rows(ranked)

@@ -79,7 +79,7 @@ def proposals(head: Any, maps: Maps, sizes: Tensor) -> Regions:
 
 
 def second_stage(roi_head: Any, features: Features, regions: Regions, sizes: Tensor) -> tuple[Candidates, Tensor, list[Tensor]]:
-    """Return the candidates of a RoI head, one for each region and class; the largest of its logits; the regions of each stage (N, K, 4).
+    """Return the candidates of a RoI head, one for each region and class; all its logits (S, N, K, C); the regions of each stage (N, K, 4).
 
     A cascade looks again at the boxes that the stage before has moved, and takes the mean of all logits.
     """
@@ -107,7 +107,7 @@ def second_stage(roi_head: Any, features: Features, regions: Regions, sizes: Ten
     # A region that no proposal fills is no candidate, however wide the threshold is taken.
     scores = torch.where(regions.valid[..., None], scores, torch.full_like(scores, -1.0))
     valid = scores > float(roi_head.test_cfg['score_thr'])
-    return Candidates(final, scores.flatten(1), labels.flatten(1), valid.flatten(1)), torch.stack(logits).abs().amax(), looked_at
+    return Candidates(final, scores.flatten(1), labels.flatten(1), valid.flatten(1)), torch.stack(logits), looked_at
 
 
 def heads_of(roi_head: Any) -> list[Any]:

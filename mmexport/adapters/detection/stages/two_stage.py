@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ....checker.rules.continuous import competing_scale
 from ....errors import UnsupportedModelError
 from ....registry import ADAPTERS
 from ..boxes.candidates import Candidates, candidate_limit
@@ -131,18 +132,18 @@ class TwoStage(RoiMasks):
         others = Regions(calls['maybe'][..., :4], calls['maybe'][..., 5] >= 0)
         may_be_added = torch.cat([torch.zeros_like(regions.valid), others.valid], dim=1)
         may_be_removed = torch.cat([calls['unsure'], torch.zeros_like(others.valid)], dim=1)
-        of_eager, scale, looked_at = second_stage(roi_head, features, regions, sizes)
-        candidates = of_eager
+        of_eager, logits, looked_at = second_stage(roi_head, features, regions, sizes)
+        candidates, scale = of_eager, competing_scale(logits, 3)
         if others.valid.shape[1]:
-            of_others, other_scale, others_looked_at = second_stage(roi_head, features, others, sizes)
+            of_others, other_logits, others_looked_at = second_stage(roi_head, features, others, sizes)
             candidates = Candidates(*(torch.cat(parts, dim=1) for parts in zip(of_eager, of_others, strict=True)))
             looked_at = [torch.cat(boxes, dim=1) for boxes in zip(looked_at, others_looked_at, strict=True)]
-            scale = torch.maximum(scale, other_scale)
+            scale = max(scale, competing_scale(other_logits, 3))
         for extractor, region in zip(extractors_of(roi_head), looked_at, strict=True):
             for each_extractor in (extractor, *semantic_extractors(roi_head, 'bbox')):
                 may_be_removed = may_be_removed | sizes_in_doubt(each_extractor, region)
         each = candidates.valid.shape[1] // may_be_added.shape[1]
-        doubts = close_calls(candidates, roi_head.test_cfg, float(scale), may_be_removed.repeat_interleave(each, dim=1),
+        doubts = close_calls(candidates, roi_head.test_cfg, scale, may_be_removed.repeat_interleave(each, dim=1),
                              may_be_added.repeat_interleave(each, dim=1), places_kept(of_eager, roi_head.test_cfg))
         if grid.has_grid(roi_head):
             doubts = grid.with_places(doubts, roi_head, features, kept(of_eager, roi_head.test_cfg))
