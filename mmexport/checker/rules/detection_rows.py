@@ -19,10 +19,11 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
     """Match rows by label, box and score, and return their metrics.
 
     A row without a match counts as lost unless ``unsure`` says that eager might have dropped it, and a new one unless it is among those
-    that eager might have kept, ``maybe``. Boxes may be off by the tolerance times the largest coordinate, scores by the tolerance times the
+    that eager might have kept, ``maybe``. Boxes may be off by the tolerance times their `_reach`, scores by the tolerance times the
     best score, or by ``row_slack`` if that is more: what the tolerance of a logit does to its probability.
     """
-    reach = max(float(expected['boxes'].abs().max()), 1.0)
+    inside = _inside(expected['boxes'])
+    reach = _reach(expected['boxes'], inside)
     best = max(float(expected['scores'].abs().max()), 1e-12)
     rows = lost = new = wrong = doubtful = matched = 0
     box_error = score_error = mask_error = worst = 0.0
@@ -34,7 +35,7 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
         unsure = evidence['unsure'][image].bool() if 'unsure' in evidence else torch.zeros(expected['scores'].shape[1], dtype=torch.bool)
         rows, before = rows + count, lost
         doubtful += int(unsure[:count].sum())
-        pairs, free = _matches(expected, actual, image, count, actual_count, reach, best, tolerance)
+        pairs, free = _matches(expected, actual, image, count, actual_count, reach[image, :count], best, tolerance)
         for row, match in pairs:
             if match is None:
                 lost += int(not unsure[row])
@@ -42,22 +43,23 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
             box = float((expected['boxes'][image, row] - actual['boxes'][image, match]).abs().max())
             score = float((expected['scores'][image, row] - actual['scores'][image, match]).abs())
             allowed = max(tolerance * best, float(evidence['row_slack'][image, row]) if 'row_slack' in evidence else 0.0)
-            if unsure[row] and (box > tolerance * reach or score > allowed):
+            allowed_box = tolerance * float(reach[image, row])
+            if unsure[row] and (box > allowed_box or score > allowed):
                 # It is not there, and what lies near it is another one.
                 free[match] = True
                 continue
             matched += 1
             box_error, score_error = max(box_error, box), max(score_error, score)
-            worst = max(worst, box / reach, score * tolerance / allowed)
+            worst = max(worst, box / float(reach[image, row]), score * tolerance / allowed)
             off, over = _mask_error(expected, actual, evidence, image, row, match, tolerance * mask_scale)
             mask_error, worst = max(mask_error, off), max(worst, over * tolerance)
-            wrong += int(box > tolerance * reach or score > allowed or over > 1)
-        new += _unexplained(actual, image, free, evidence, tolerance, reach, best)
+            wrong += int(box > allowed_box or score > allowed or over > 1)
+        new += _unexplained(actual, image, free, evidence, tolerance, inside, best)
         if 'least_num' in evidence:
             # Of rows at a cut one may go, and another comes: there are as many.
             lost = max(lost, before + int(evidence['least_num'][image]) - actual_count)
     metrics = dict(rows=rows, rows_lost=lost, rows_new=new, rows_wrong=wrong, rows_unsure=doubtful, box_error=box_error,
-                   score_error=score_error, best_score=best, reach=reach, matched=matched / max(rows, 1))
+                   score_error=score_error, best_score=best, reach=float(reach.max()), matched=matched / max(rows, 1))
     if 'masks' in expected:
         metrics.update(mask_error=mask_error, mask_scale=mask_scale)
     if doubtful / max(rows, 1) > MAX_NEAR:
@@ -72,6 +74,19 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
     share = max(rows, 1)
     return dict(max_abs=score_error, max_rel=worst, beyond=min(1.0, (lost + new + wrong) / share),
                 lost=min(1.0, (lost + new) / share), metrics=metrics)
+
+
+def _inside(boxes: Tensor) -> float:
+    """Return the largest coordinate of the centres of boxes (N, K, 4), which lie in the picture; 1 at least."""
+    return max(float((boxes[..., :2] + boxes[..., 2:]).abs().max()) / 2, 1.0)
+
+
+def _reach(boxes: Tensor, inside: float) -> Tensor:
+    """Return the coordinate of which a box (..., 4) may be off by the tolerance: its own largest one, or `inside` if that is more.
+
+    Heads that clip no boxes (YOLOX) may give one a hundred times as large as the picture, which must not excuse the others.
+    """
+    return boxes.abs().amax(dim=-1).clamp(min=inside)
 
 
 def _mask_error(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor], image: int, row: int,
@@ -92,7 +107,7 @@ def _mask_error(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], ev
     return off, off / max(allowed, 1e-12)
 
 
-def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, count: int, actual_count: int, reach: float,
+def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image: int, count: int, actual_count: int, reach: Tensor,
              best: float, tolerance: float) -> tuple[list[tuple[int, int | None]], Tensor]:
     """Return for each expected row its match, and which rows of `actual` were not used. The nearest pairs are matched first.
 
@@ -103,7 +118,7 @@ def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image
     if not count or not actual_count:
         return [(row, None) for row in range(count)], free
     same = expected['labels'][image, :count, None] == actual['labels'][image, :actual_count]
-    off = (boxes[:, None] - others).abs().amax(dim=2) / reach
+    off = (boxes[:, None] - others).abs().amax(dim=2) / reach[:, None]
     # A row that is not there must not take the place of another whose box is the same.
     apart = off + 10.0 * (off > tolerance) + (expected['scores'][image, :count, None] - actual['scores'][image, :actual_count]).abs() / best
     apart = torch.where(same & ((overlaps(boxes, others) >= SAME) | (off <= tolerance)), apart, torch.full_like(apart, float('inf')))
@@ -118,14 +133,14 @@ def _matches(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], image
     return [(row, matches.get(row)) for row in range(count)], free
 
 
-def _unexplained(actual: Mapping[str, Tensor], image: int, free: Tensor, evidence: Mapping[str, Tensor], tolerance: float, reach: float,
+def _unexplained(actual: Mapping[str, Tensor], image: int, free: Tensor, evidence: Mapping[str, Tensor], tolerance: float, inside: float,
                  best: float) -> int:
     """Return how many rows of `actual` that match nothing eager could not have kept either."""
     maybe = evidence['maybe'][image].clone() if 'maybe' in evidence else torch.zeros(0, 6)
     allowed = torch.full_like(maybe[:, 4], tolerance * best)
     if 'maybe_slack' in evidence:
         allowed = torch.maximum(allowed, evidence['maybe_slack'][image])
-    around = torch.full_like(maybe[:, :4], tolerance * reach)
+    around = tolerance * _reach(maybe[:, :4], inside)[:, None].expand(-1, 4)
     if 'maybe_box_slack' in evidence:
         around = around + evidence['maybe_box_slack'][image]
     count = 0

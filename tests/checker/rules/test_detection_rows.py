@@ -58,6 +58,16 @@ FAULTS: dict[str, Outputs] = {
 }
 
 
+def test_a_box_larger_than_the_picture_excuses_itself_alone() -> None:
+    """YOLOX clips none, and one was 60,000 px wide: others could be 0.4 px off."""
+    huge = torch.tensor([-3e4, -3e4, 3e4, 3e4])
+    expected = changed('boxes', lambda boxes: torch.cat([huge.expand(1, 1, 4), boxes[:, 1:]], dim=1))
+    for row, off, right in ((0, 2.0, True), (0, 4.0, False), (5, 0.02, True), (5, 0.4, False)):
+        actual = {**expected, 'boxes': expected['boxes'].clone()}
+        actual['boxes'][0, row] += off
+        assert (compare_detections(expected, actual, {}, 1e-4)['beyond'] == 0) == right, (row, off)
+
+
 @pytest.mark.parametrize('fault', FAULTS)
 def test_each_fault_fails(fault: str) -> None:
     assert beyond(FAULTS[fault]) > 0
