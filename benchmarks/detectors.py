@@ -5,7 +5,7 @@
     python benchmarks/detectors.py --formats torchscript --out benchmarks/results/detectors_compiled.json
     python benchmarks/detectors.py --img-shape --formats torchscript onnx --names atss detr
 The third, with compiled mmcv, has the same files judged by mmcv's own kernels: `make test-compiled`. With --img-shape a file has the
-sizes of the pictures as second input, every second picture of a batch has padding, it is traced at 320x320 and checked at 384x448, and the
+sizes of the pictures as second input, pictures of a batch have padding, it is traced at 320x320 and checked at 384x448, and the
 results are those of detectors_padded.json.
 """
 from __future__ import annotations
