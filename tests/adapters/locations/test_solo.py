@@ -49,8 +49,8 @@ def test_instances_are_those_of_mmdet(name: str) -> None:
 def test_instances_of_padded_pictures_are_those_of_mmdet(name: str, size: tuple[int, int]) -> None:
     adapter = build_adapter(seeded_detector(name), img_shape=True)
     inputs = adapter.network_inputs(picture((2, 3, *size), 3, adapter))
-    inside = [int(0.75 * side) for side in size]
-    assert inputs[1].tolist() == [[*size], inside]
+    inside = [int(0.75 * size[0]), int(0.6 * size[1])]
+    assert inputs[1].tolist() == [inside, [*size]]
     with torch.no_grad():
         raw, recorded = adapter.run_with_evidence(*inputs)
         expected = named(adapter, adapter.final(raw, *inputs))
@@ -61,7 +61,7 @@ def test_instances_of_padded_pictures_are_those_of_mmdet(name: str, size: tuple[
     read = adapter.read(run_test_step_on(adapter, *inputs))
     result = compare_instances(expected, read, evidence, 1e-5)
     assert 'problem' not in result and result['beyond'] == 0 and result['metrics']['rows'] > 20, result
-    assert not expected['masks'][1, :, inside[0]:].any() and whole['masks'][1, :, inside[0]:].any()
+    assert not expected['masks'][0, :, inside[0]:].any() and whole['masks'][0, :, inside[0]:].any()
     assert compare_instances(expected, whole, evidence, 1e-5)['beyond'] > 0, 'masks that go into the padding are noticed'
 
 
