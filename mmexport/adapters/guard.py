@@ -29,7 +29,8 @@ def _refuse_what_was_not_exported(tensor: Tensor, name: str, axes: list[str], dt
                              ' only; the manifest names the axes that are dynamic')
         if low[axis] >= 0 and (size < low[axis] or size > high[axis]):
             raise ValueError(_size_of(axes[axis], name, size) + ', and this file was checked from ' + str(low[axis]) + ' to ' +
-                             str(high[axis]) + ' only; export with export.verify.shapes for more')
+                             str(high[axis]) + ' only; export with export.verify.' + ('batch' if axes[axis] == 'batch' else 'shapes') +
+                             ' for more')
         if multiples[axis] > 1 and size % multiples[axis] != 0:
             raise ValueError(_size_of(axes[axis], name, size) + ', which must be a multiple of ' + str(multiples[axis]))
     return tensor

@@ -179,8 +179,13 @@ class Preprocess(nn.Module):
         if self.unrecognised:
             return dict(inside_graph=False, pad_size_divisor=self.padding.divisor, padding=self.padding.describe(),
                         expects="image, as the model's own data_preprocessor makes it, which is not (picture - mean) / std")
+        padding = self.padding.describe()
+        if self.inside:
+            # What the graph normalises to the value.
+            value = self.undo(torch.full_like(self.mean, self.padding.value)).flatten().tolist()
+            padding.update(value=value, when='before the normalisation, which the file does')
         return dict(inside_graph=self.inside, swaps_bgr_rgb=self.flip, channel_order=self.channel_order, mean=self.mean.flatten().tolist(),
-                    std=self.std.flatten().tolist(), pad_size_divisor=self.padding.divisor, padding=self.padding.describe(),
+                    std=self.std.flatten().tolist(), pad_size_divisor=self.padding.divisor, padding=padding,
                     expects='picture, 0..255, channels as read by the config (BGR for OpenCV)' if self.inside
                     else 'image, normalised: swap channels if swaps_bgr_rgb, then (picture - mean) / std')
 

@@ -136,7 +136,11 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
         spec = {'type': classes.get(spec.lower(), spec)}
     if spec.get('type') not in BACKENDS.module_dict:
         name = str(spec.get('type'))
-        raise ConfigError(f"there is no backend {name!r}{suggestion(name.lower(), classes)}; there are {', '.join(sorted(classes))}")
+        # A dict names the class, the command line its word.
+        near = {word: known for word, known in classes.items() if suggestion(name.lower(), [word])}
+        guess = f' (did you mean {next(iter(near.values()))}?)' if near else ''
+        raise ConfigError(f"there is no backend {name!r}{guess}; there are {', '.join(sorted(classes))}, in a dict as type: "
+                          f"{', '.join(sorted(classes.values()))}")
     try:
         # The registry's build() is not used: it warns if the default scope is another one.
         backend: Backend = BACKENDS.module_dict[spec['type']](**{key: value for key, value in spec.items() if key != 'type'})

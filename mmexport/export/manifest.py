@@ -31,6 +31,19 @@ def resize_rule(cfg: Config) -> dict[str, Any] | None:
     return None
 
 
+def pad_rule(cfg: Config) -> dict[str, Any] | None:
+    """Return what the test pipeline's Pad adds at right and bottom, before the normalisation; None if it has none.
+
+    The data_preprocessor pads after it, if at all. Source: mmcv/transforms/processing.py (``Pad``).
+    """
+    for step in transforms_of(cfg):
+        if str(step['type']).endswith('Pad'):
+            value = step.get('pad_val', 0)
+            return {**{key: step[key] for key in ('type', 'size', 'size_divisor', 'pad_to_square', 'padding_mode') if key in step},
+                    'value': value.get('img', 0) if isinstance(value, dict) else value, 'when': 'before the normalisation'}
+    return None
+
+
 def _acted(applied: Sequence[Applied]) -> list[str]:
     """Return the names of the patches that the model called; of all that are applied where it was not run with them before lowering."""
     applied = [row for row in applied if row.skipped is None]
@@ -58,7 +71,7 @@ def describe(adapter: Adapter, example: Tensor, applied: Sequence[Applied], vers
         inputs=[_described(spec, tensor, guard) for spec, tensor in zip(adapter.input_specs, adapter.inputs_of(example), strict=True)],
         outputs=[spec.as_dict() for spec in adapter.specs], choices=list(adapter.choices),
         num_classes=adapter.num_classes, classes=adapter.classes, palette=meta.get('palette'),
-        preprocessing={**adapter.preprocess.describe(), 'resize': resize_rule(cfg)}, **adapter.notes(),
+        preprocessing={**adapter.preprocess.describe(), 'resize': resize_rule(cfg), 'pad': pad_rule(cfg)}, **adapter.notes(),
         config=Path(str(cfg.filename)).name, checkpoint=None if checkpoint is None else Path(checkpoint).name,
         patches=_acted(applied), accepted_branches=[f'{site.place}: {site.text}' for site in branches.accepted],
         not_followed=[f'{site.place}: {site.text}' for site in branches.escaped],

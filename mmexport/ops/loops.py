@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import wrap_torch_function
 
 from .op import form_of
 
@@ -12,6 +14,21 @@ from .op import form_of
 def scripted(op: str) -> bool:
     """Return whether the loop of `op` is its scripted one. A trace keeps no other, whatever the format takes."""
     return torch.jit.is_tracing() or form_of(op) == 'script'
+
+
+def script_of(loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `loop` as a scripted function of tensors. A torch function mode sees its call as that of one operator.
+
+    It sees nothing of what a scripted function does, and the audit took the results for tensors of the CPU.
+    """
+    made = torch.jit.script(loop)
+
+    def call(*args: Tensor) -> Any:
+        return made(*args)
+
+    call.__name__ = loop.__name__
+    visible: Callable[..., Any] = wrap_torch_function(lambda *args: args)(call)
+    return visible
 
 
 def looped(goes_on: Callable[..., Tensor], step: Callable[..., tuple[Tensor, ...]], state: tuple[Tensor, ...],

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 from mmexport import Exporter
@@ -107,6 +108,15 @@ def test_the_exporter_asks(tmp_path: Path) -> None:
     model.data_preprocessor = kinds()[1](mean=theirs.mean.flatten().tolist(), std=theirs.std.flatten().tolist())  # type: ignore[union-attr, operator]
     with pytest.raises(ConfigError, match='Unit'):
         Exporter(tiny('fcn', inputs=dict(normalize=True)), work_dir=tmp_path, model=model).run()
+
+
+def test_padding_inside_the_graph_is_of_the_picture() -> None:
+    """Nobody can pad after a normalisation that the file does."""
+    preprocess = Preprocess.of(seeded('fcn'), inside=True)
+    described = preprocess.describe()['padding']
+    assert described['when'] == 'before the normalisation, which the file does'
+    value = torch.tensor(described['value']).view(1, -1, 1, 1)
+    torch.testing.assert_close(preprocess.normalize(value), torch.full_like(value, preprocess.padding.value), rtol=0, atol=1e-5)
 
 
 def test_padding_of_mmseg_mask2former_follows_test_cfg() -> None:

@@ -18,6 +18,7 @@ from mmexport.errors import DeviceError
 from mmexport.inputs.synthetic import picture
 from mmexport.model.build import build_model
 from mmexport.model.config import load_config
+from tests.detectors import tiny_detector
 from tests.device.planted import CLEAN, CONFIG, FAULTS, PLACES, clean_source, marked_line, source
 from tests.tiny import NAMES, SHAPE, seeded, tiny
 
@@ -70,6 +71,14 @@ def test_the_listed_configs_are_clean(name: str) -> None:
     assert audit.ops > 50
     with torch.no_grad():
         assert all(torch.equal(one, other) for one, other in zip(before, adapter(image), strict=True))
+
+
+@pytest.mark.parametrize('name', ['retinanet', 'soft_nms', 'mask_rcnn', 'centernet'])
+def test_final_outputs_of_detectors_are_clean(name: str) -> None:
+    """A scripted loop is one call to the audit; its results were taken for tensors of the CPU, which stopped exports for CUDA."""
+    adapter = build_adapter(build_model(tiny_detector(name)).eval())
+    audit = audit_adapter(adapter, picture(SHAPE, 0, adapter), torch.device('cuda'))
+    assert audit.clean, '\n'.join(audit.lines())
 
 
 @pytest.mark.parametrize('fault', [fault for fault in FAULTS if fault != 'half'])

@@ -59,8 +59,11 @@ class Detection(Adapter):
     def check_head(self) -> None:
         """Raise if `final` is not known for this head."""
         if decoder_of(self.head) is None:
-            raise UnsupportedModelError(f'{type(self.head).__name__} decodes by its own {", ".join(METHODS)} (of '
-                                        f'{", ".join(owners(self.head))}), which mmexport does not know: use --outputs raw')
+            where = ', '.join(f'{owner}.{method}' for owner, method in zip(owners(self.head), METHODS, strict=True)
+                              if owner != 'BaseDenseHead')
+            raise UnsupportedModelError(f'{type(self.head).__name__} decodes by {where}, which mmexport does not know: leave it out and do '
+                                        'what it does with the rows of the file, name an adapter of your own by export.task, or use '
+                                        '--outputs raw')
         check_suppression(self.head.test_cfg, GREEDY, SOFT)
         if owner_of(self.head, '_bbox_post_process') != NO_LIMIT:
             check_limit(self.head)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..loops import looped, scripted
+from ..loops import looped, script_of, scripted
 
 BLOCK = 128
 
@@ -101,7 +101,7 @@ def _loop(start: Tensor, stays: Tensor, kept: Tensor, index: Tensor, count: Tens
 
 @cache
 def _scripted() -> Any:
-    return torch.jit.script(_loop)
+    return script_of(_loop)
 
 
 def _boxes_left(start: Tensor, stays: Tensor, kept: Tensor, index: Tensor, count: Tensor, boxes: Tensor, taking: Tensor, end: Tensor,

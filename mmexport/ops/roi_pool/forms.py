@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..level_table import level_table
-from ..loops import looped, scripted
+from ..loops import looped, script_of, scripted
 
 
 class PoolSettings(NamedTuple):
@@ -92,7 +92,7 @@ def _loop(turn: Tensor, best: Tensor, cells: Tensor, first: Tensor, down: Tensor
 
 @cache
 def _scripted() -> Any:
-    return torch.jit.script(_loop)
+    return script_of(_loop)
 
 
 def _cells_left(turn: Tensor, *others: Tensor) -> Tensor:

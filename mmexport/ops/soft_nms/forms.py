@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..loops import looped, scripted
+from ..loops import looped, script_of, scripted
 from ..nms.forms import pairwise
 
 # Ways to lower a score, by mmcv's number.
@@ -106,7 +106,7 @@ def _loop(step: Tensor, left: Tensor, index: Tensor, values: Tensor, count: Tens
 
 @cache
 def _scripted() -> Any:
-    return torch.jit.script(_loop)
+    return script_of(_loop)
 
 
 def _boxes_left(step: Tensor, left: Tensor, index: Tensor, *_: Tensor) -> Tensor:
