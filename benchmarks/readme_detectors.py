@@ -18,22 +18,22 @@ def parts(machine: Callable[[dict[str, Any]], str]) -> dict[str, Callable[[], st
 
 def speed(machine: Callable[[dict[str, Any]], str]) -> str:
     """Return the times of files over eager's, and the share of ops that mmcv has kernels for."""
-    place = RESULTS / 'detector_speed.json'
-    content = json.loads(place.read_text())
-    formats = list(dict.fromkeys(name for row in content['rows'] for name in row.get('formats', {})))
-    ops = list(dict.fromkeys(op for row in content['rows'] for op in _ops(row)))
+    contents = {name: json.loads((RESULTS / name).read_text()) for name in ('detector_speed.json', 'detector_speed_dcn.json')}
+    rows = [row for content in contents.values() for row in content['rows']]
+    formats = list(dict.fromkeys(name for row in rows for name in row.get('formats', {})))
+    ops = list(dict.fromkeys(op for row in rows for op in _ops(row)))
     lines = ['| ' + ' | '.join(['detector', 'eager, s', *formats, *(f'{op}, share of TorchScript' for op in ops)]) + ' |',
              '| --- ' * (len(formats) + len(ops) + 2) + '|']
-    for row in content['rows']:
+    for row in rows:
         if 'formats' not in row:
             lines.append(f"| {row['config']} |" + ' - |' * (len(formats) + len(ops) + 1) + f" {row['reason']}")
             continue
         cells = [_ratio(row['formats'][name]['ratio']) if name in row['formats'] else '-' for name in formats]
         cells += [f"{_ops(row)[op]['share_of_torchscript']['median']:.1%}" if op in _ops(row) else '-' for op in ops]
         lines.append(f"| {row['config']} | {row['eager']['p50_s']:.2f} | {' | '.join(cells)} |")
-    height, width = content['size']
-    return '\n'.join([*lines, '', f"`{place.name}`: {height}x{width}, {content['rounds']} interleaved rounds, wall time, all threads, "
-                      f'{_with_ops(content, machine)}'])
+    sources = [f"`{name}`: {'x'.join(map(str, content['size']))}, {content['rounds']} interleaved rounds, wall time, all threads, "
+               f'{_with_ops(content, machine)}' for name, content in contents.items()]
+    return '\n'.join([*lines, '', '; '.join(sources)])
 
 
 def _ops(row: dict[str, Any]) -> dict[str, Any]:

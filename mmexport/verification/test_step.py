@@ -171,7 +171,9 @@ def summary_lines(checks: Sequence[PipelineCheck]) -> list[str]:
     lines = []
     if agree:
         padded = [f'{check.sample} padded by {check.padded[0]}x{check.padded[1]}' for check in agree if any(check.padded)]
-        lines.append(f'test_step: agrees on {len(agree)} of {len(checks)} inputs ({min(check.agreement for check in agree):.3%})')
+        # Beside failures the share of those that agree would look like that of all.
+        share = '' if any(check.passed is False for check in checks) else f' ({min(check.agreement for check in agree):.3%})'
+        lines.append(f'test_step: agrees on {len(agree)} of {len(checks)} inputs{share}')
         lines += [f'  {line}' for line in padded]
     lines += [f'test_step on {check.sample}: FAIL: {check.reason}' for check in checks if check.passed is False]
     reasons = dict.fromkeys(check.skipped for check in checks if check.skipped)
