@@ -104,8 +104,6 @@ def _suppressions() -> Iterator[Case]:
             for least in (0.001, 0.3):
                 yield Case('softnms', f'{kind} {count} method {method} least {least}', (where, best, torch.zeros(count, 5)),
                            dict(iou_threshold=0.3, sigma=0.5, min_score=least, method=method, offset=number % 2))
-
-
     for number, kind in enumerate(('random', 'clustered', 'chained', 'huge')):
         where, best = (part.repeat_interleave(4, 0) for part in (boxes(kind, 40, number + 20), scores(40, number + 70)))
         for threshold in (0.3, 0.5):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from ..adapters import Adapter
 from ..artifact import Artifact
 from ..checker.files import add_runner, load
-from ..errors import ConfigError, SetupError, suggestion
+from ..errors import ConfigError, SetupError
 from ..registry import BACKENDS
 
 Run = Callable[..., tuple[Tensor, ...]]
@@ -137,8 +138,8 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
     if spec.get('type') not in BACKENDS.module_dict:
         name = str(spec.get('type'))
         # A dict names the class, the command line its word.
-        near = {word: known for word, known in classes.items() if suggestion(name.lower(), [word])}
-        guess = f' (did you mean {next(iter(near.values()))}?)' if near else ''
+        near = get_close_matches(name.lower(), classes, 1)
+        guess = f' (did you mean {classes[near[0]]}?)' if near else ''
         raise ConfigError(f"there is no backend {name!r}{guess}; there are {', '.join(sorted(classes))}, in a dict as type: "
                           f"{', '.join(sorted(classes.values()))}")
     try:

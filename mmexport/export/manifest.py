@@ -37,7 +37,8 @@ def pad_rule(cfg: Config) -> dict[str, Any] | None:
     The data_preprocessor pads after it, if at all. Source: mmcv/transforms/processing.py (``Pad``).
     """
     for step in transforms_of(cfg):
-        if str(step['type']).endswith('Pad'):
+        # Not RandomCenterCropPad, which centres the picture.
+        if str(step['type']).rpartition('.')[2] == 'Pad':
             value = step.get('pad_val', 0)
             return {**{key: step[key] for key in ('type', 'size', 'size_divisor', 'pad_to_square', 'padding_mode') if key in step},
                     'value': value.get('img', 0) if isinstance(value, dict) else value, 'when': 'before the normalisation'}

@@ -14,7 +14,7 @@ from mmexport.model.config import load_config
     (dict(type='Pad', size=(640, 640), pad_val=dict(img=(114, 114, 114))), dict(size=(640, 640), value=(114, 114, 114))),
     (dict(type='mmdet.Pad', size_divisor=32), dict(size_divisor=32, value=0)),
     (dict(type='Pad', pad_to_square=True, pad_val=7), dict(pad_to_square=True, value=7)),
-    (dict(type='PackDetInputs'), None)])
+    (dict(type='RandomCenterCropPad', test_mode=True), None), (dict(type='PackDetInputs'), None)])
 def test_the_padding_of_the_pipeline_is_told(step: dict[str, Any], rule: dict[str, Any] | None) -> None:
     """By the manifest alone pictures of RTMDet were padded otherwise, and had other boxes."""
     cfg = Config(dict(test_pipeline=[dict(type='LoadImageFromFile'), dict(type='Resize', scale=(640, 640), keep_ratio=True), step]))

@@ -33,7 +33,7 @@ class Padded(Detection):
     """
 
     input_specs = (IMAGE, InputSpec('img_shape', ('batch', 'side'), 'int64'))
-    # Whether a picture was padded.
+    # Whether a picture that ``test_step`` was run on was padded.
     padded = False
 
     def inputs_of(self, picture: Tensor) -> tuple[Tensor, ...]:
@@ -42,7 +42,6 @@ class Padded(Detection):
         shares = INSIDE if count > 1 else ((1.0, 1.0),)
         sizes = torch.tensor([[int(share[0] * height), int(share[1] * width)] for share in shares], device=picture.device)
         sizes = sizes[torch.arange(count, device=picture.device) % len(sizes)]
-        self.padded = self.padded or count > 1
         # The data_preprocessor pads with zeros after it has normalised.
         padding = torch.zeros_like(picture)
         if self.preprocess.inside:
@@ -51,10 +50,11 @@ class Padded(Detection):
 
     def remarks(self) -> tuple[str, ...]:
         none = 'no input had padding, as none was a batch: what the file does with img_shape was not seen'
-        return (*super().remarks(), *(() if self.padded else (none,)))
+        return (*super().remarks(), *((none,) if self.outputs == 'final' and not self.padded else ()))
 
     def test_data(self, *inputs: Tensor) -> dict[str, Any]:
         samples = self.data_samples(inputs[0])
+        self.padded = self.padded or bool((inputs[1] != self.sizes_of(inputs[0])).any())
         for sample, size in zip(samples, inputs[1].tolist(), strict=True):
             sample.set_metainfo(dict(img_shape=tuple(size), ori_shape=tuple(size)))
         return dict(inputs=inputs[0], data_samples=samples)

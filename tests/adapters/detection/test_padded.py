@@ -30,6 +30,7 @@ def test_boxes_of_a_padded_batch_are_those_of_test_step(name: str) -> None:
     adapter = build_adapter(seeded_detector(name), img_shape=True)
     noise = torch.randn(3, 3, 128, 160, generator=torch.Generator().manual_seed(1)) * 60
     inputs = adapter.network_inputs(noise)
+    assert adapter.remarks() == ('no input had padding, as none was a batch: what the file does with img_shape was not seen',)
     assert inputs[1].tolist() == [[96, 96], [128, 160], [76, 160]]
     assert not inputs[0][0, :, 96:].any() and not inputs[0][0, :, :, 96:].any() and inputs[0][1, :, 96:].any()
     with torch.no_grad():
@@ -38,6 +39,7 @@ def test_boxes_of_a_padded_batch_are_those_of_test_step(name: str) -> None:
         expected = adapter.read(run_test_step_on(adapter, *inputs))
         result = compare_detections(outputs, expected, adapter.evidence(raw, inputs[0], recorded), 1e-4)
     assert result['beyond'] == 0 and result['metrics']['rows'] > 30
+    assert not any('no input had padding' in line for line in adapter.remarks())
     assert float(outputs['boxes'][0, :, 2].max()) <= 96 < float(outputs['boxes'][1, :, 2].max())
 
 
