@@ -133,13 +133,14 @@ def build_backend(spec: str | dict[str, Any]) -> Backend:
         SetupError: it needs what is not installed.
     """
     classes = _words()
+    word = isinstance(spec, str)
     if isinstance(spec, str):
         spec = {'type': classes.get(spec.lower(), spec)}
     if spec.get('type') not in BACKENDS.module_dict:
         name = str(spec.get('type'))
         # A dict names the class, the command line its word.
         near = get_close_matches(name.lower(), classes, 1)
-        guess = f' (did you mean {classes[near[0]]}?)' if near else ''
+        guess = f' (did you mean {near[0] if word else classes[near[0]]}?)' if near else ''
         raise ConfigError(f"there is no backend {name!r}{guess}; there are {', '.join(sorted(classes))}, in a dict as type: "
                           f"{', '.join(sorted(classes.values()))}")
     try:
