@@ -1,6 +1,7 @@
 """Add inputs until both sides of every branch that an input can reach have run."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -78,12 +79,18 @@ def inputs_for_branches(log: BranchLog, ranges: Ranges, multiple: int, scene: Ca
             search.check(corner, f'corner {corner[1]}x{corner[2]}')
         unresolved = search.turn(ranges)
     search.samples += _plain(log, plain, add, every_picture)
-    looked = log.why_pictures and (f'sizes were looked at on pictures of up to {PICTURE // log.channels} pixels: the model reads values on '
-                                   f'its way, so that shapes alone do not lead through it ({log.why_pictures[:80]})')
+    looked = log.why_pictures and (f'sizes were searched with pictures of up to {PICTURE // log.channels} pixels, for shapes alone cannot '
+                                   f'be followed through a model that reads values ({_reader(log.why_pictures)})')
     remaining = still_unresolved(log, unresolved)
     samples = [sample for sample in search.samples if sample.name not in given_up]
     return BranchInputs(judge_branches(log, remaining, looked, avoided - set(remaining)), samples,
                    [name for name in given_up if all(sample.name != name for sample in search.samples)])
+
+
+def _reader(error: str) -> str:
+    """Return the operator that reads values, where torch's message names it; else the start of the message."""
+    named = re.search(r'torch\.(\w+)\(\)', error)
+    return named.group(0) if named else error[:80]
 
 
 @dataclass

@@ -10,6 +10,8 @@ from ..errors import InputError, similar_path
 from . import options as opt
 from .completion import devices
 
+# Named here too, for their modules import torch.
+MANIFEST, FAILED = 'manifest.json', 'failed'
 CHECKER = Path(__file__).parents[1] / 'checker' / '__main__.py'
 
 
@@ -25,12 +27,36 @@ CHECKER = Path(__file__).parents[1] / 'checker' / '__main__.py'
 @opt.verbose
 @opt.option('--out', group=opt.OUTPUT, metavar='FILE', help='Write the findings as JSON instead of a table.')
 def command(args: SimpleNamespace) -> int:
-    """Check the file in FOLDER against its samples, with torch and numpy alone. FOLDER holds one format, as WORK_DIR/torchscript."""
+    """Check the file in FOLDER against its samples, with torch and numpy alone. FOLDER holds one format, as WORK_DIR/torchscript, or is
+    the work dir of an export: then each format in it is checked."""
     folder = Path(args.folder)
     if not folder.exists():
         raise InputError(f'{folder}: no such folder{similar_path(folder)}')
-    arguments = [args.folder, '--device', args.device, *(['--trust'] if args.trust else []),
-                 *(['--verbose'] if args.verbose else [])]
+    folders = formats_in(folder) or [folder]
+    if len(folders) > 1 and (args.samples or args.out):
+        raise InputError(f'--samples and --out are for one file, and {folder} has {len(folders)}: name one of '
+                         f'{", ".join(map(str, folders))}')
+    codes = []
+    for one in folders:
+        if len(folders) > 1:
+            print(f'{one}:', flush=True)
+        codes.append(_check(one, args))
+    return max(codes)
+
+
+def formats_in(work_dir: Path) -> list[Path]:
+    """Return the folders of formats in a work dir; none if it holds a file itself.
+
+    What failed its check lies under ``failed/`` and is not among them.
+    """
+    if (work_dir / MANIFEST).exists():
+        return []
+    folders = sorted(path.parent for depth in ('*', '*/*') for path in work_dir.glob(f'{depth}/{MANIFEST}'))
+    return [one for one in folders if not any(part == FAILED or part.startswith('.') for part in one.relative_to(work_dir).parts)]
+
+
+def _check(folder: Path, args: SimpleNamespace) -> int:
+    arguments = [str(folder), '--device', args.device, *(['--trust'] if args.trust else []), *(['--verbose'] if args.verbose else [])]
     for name, value in (('--samples', args.samples), ('--runner', args.runner), ('--out', args.out)):
         arguments += [name, value] if value else []
     arguments += ['--kind', *args.kind] if args.kind else []

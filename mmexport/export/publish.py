@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..artifact import REPORT, Artifact
+from ..artifact import MANIFEST, REPORT, Artifact
 from ..checker.files import stale
 from ..checker.samples import Sample
 from ..errors import VerificationError
@@ -31,7 +31,7 @@ def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Rep
         if keep:
             keep_samples(artifact, check.own(samples), report.tolerance)
     roots = [_root(report.work_dir, report.passed_in(check.backend) is not False) for check in report.checks]
-    report = replace(report, artifacts=tuple(
+    report = replace(report, notes=(*report.notes, *_replaced_unchecked(report)), artifacts=tuple(
         Artifact(artifact.backend, root / artifact.backend / artifact.file.name,
                  artifact.write_manifest(verified=report.passed_in(artifact.backend)))
         for artifact, root in zip(artifacts, roots, strict=True)))
@@ -82,6 +82,13 @@ def _forget_failure(failed: Path, backend: str) -> None:
         (failed / REPORT).unlink(missing_ok=True)
     if not any(failed.iterdir()):
         failed.rmdir()
+
+
+def _replaced_unchecked(report: Report) -> list[str]:
+    """Return a note for each verified file whose place is taken by one that was not checked."""
+    folders = [report.work_dir / check.backend for check in report.checks if report.passed_in(check.backend) is None]
+    return [f'the file in {folder} had been verified; this one replaces it and was not checked' for folder in folders
+            if (folder / MANIFEST).exists() and Artifact.read(folder).manifest.get('verified')]
 
 
 def _root(work_dir: Path, good: bool) -> Path:

@@ -76,6 +76,8 @@ class InputMaker:
             rules = self._size_rules()
         traced = self._picture(self.shape, 0)
         photographs = self._photographs(traced, rules) if self.photographs_too else {}
+        if not self.photographs_too and self.section['inputs']['image']:
+            self.step.note('the pictures of --image (export.inputs.image) were not read, for nothing is checked')
         sizes = [tuple(photograph.image.shape[2:]) for photograph in photographs.values()]
         if self.section['outputs'] == 'final' and self.adapter.class_count:
             sizes.append(decisive_size(self.shape, rules))

@@ -9,6 +9,7 @@ from ..compat import check_packages, provide_mmcv_ext, provide_torchvision_ops
 from ..compat.fork_configs import configs_of_forks
 from ..compat.mmengine_errors import missing_package
 from ..errors import ConfigError, SetupError, suggestion
+from .values import check_values
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -111,7 +112,7 @@ def export_section(cfg: Config) -> dict[str, Any]:
                 _refuse_unknown(f'export.{key}.{name}', value[name], default[name])
                 value[name] = {**default[name], **value[name]}
         section[key] = value
-    _check_types(section)
+    check_values(section)
     section['names'], section['masks'] = _details_of_outputs(section)
     levels_of(section)
     return section
@@ -147,26 +148,6 @@ def levels_of(section: dict[str, Any]) -> tuple[str, ...]:
         close = suggestion(str(next((level for level in levels if level not in LEVELS), '')), LEVELS)
         raise ConfigError(f"export.outputs is {outputs!r}{close}; it can be 'final', 'raw', or both")
     return levels
-
-
-def _check_types(section: dict[str, Any]) -> None:
-    verify, inputs = section['verify'], section['inputs']
-    try:
-        float(verify['tolerance']['scale'])
-        small = min(int(verify['noises']), *(int(batch) - 1 for batch in (verify['batch'], inputs['batch']) if batch is not None), 0)
-        unknown = sorted(set(inputs['dynamic'] or ()) - {'batch', 'height', 'width'})
-        [int(side) for side in inputs['shape'] or ()]
-        [int(side) for size in verify['shapes'] or () for side in size]
-    except (TypeError, ValueError, KeyError) as exc:
-        raise ConfigError(f'export: {type(exc).__name__}: {exc}; expected tolerance=dict(scale=1e-4), whole numbers for noises and batch, '
-                          'shape=(1, 3, H, W), dynamic=(\'batch\', ...) and shapes=[(H, W), ...]') from exc
-    for name in ('normalize', 'img_shape'):
-        if not isinstance(inputs[name], bool):
-            raise ConfigError(f'export.inputs.{name} is {inputs[name]!r}; it can be True or False')
-    if unknown:
-        raise ConfigError(f"export.inputs.dynamic names {unknown[0]!r}; there are 'batch', 'height' and 'width'")
-    if small < 0 or not 0 < float(verify['tolerance']['scale']) < 1:
-        raise ConfigError('export: batches are at least 1, noises at least 0, and tolerance.scale lies between 0 and 1')
 
 
 def _refuse_unknown(where: str, section: Any, known: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import mmexport
 from mmexport.branches import Branches, BranchInputs, BranchLog, InsufficientMargin, Run, inputs_for_branches, recorded
+from mmexport.branches.inputs import _reader
 from mmexport.branches.search import Shape
 from mmexport.checker.samples import Sample
 
@@ -140,3 +141,10 @@ def test_plain_pictures_do_not_widen_the_ranges_again() -> None:
     assert set(actual.given_up) >= {'small', 'wide'}
     assert any(sample.name == 'bright' for sample in actual.samples)
     assert min(sample.image.shape[2] for sample in actual.samples) >= 200
+
+
+@pytest.mark.parametrize(('error', 'words'), [
+    ('NotImplementedError: The register_meta function for torch.nonzero() raises unimplemented', 'torch.nonzero()'),
+    ('ValueError: no sizes', 'ValueError: no sizes')])
+def test_the_note_names_the_operator_that_reads_values(error: str, words: str) -> None:
+    assert _reader(error) == words

@@ -120,6 +120,17 @@ def test_what_failed_lies_apart_and_the_root_says_so(exported: Report, tmp_path:
     assert json.loads((tmp_path / 'report.json').read_text())['passed'] is True
 
 
+def test_a_verified_file_that_one_without_a_check_replaces_is_told(exported: Report, tmp_path: Path) -> None:
+    def unchecked() -> Report:
+        report = staged(exported, tmp_path, True)
+        return replace(report, checks=(replace(report.checks[0], result=None),))
+
+    publish_report(staged(exported, tmp_path, True), [], keep=False)
+    replaced = f'the file in {tmp_path / "torchscript"} had been verified; this one replaces it and was not checked'
+    assert publish_report(unchecked(), [], keep=False).notes[-1] == replaced
+    assert replaced not in publish_report(unchecked(), [], keep=False).notes
+
+
 def test_file_changed_after_its_check_is_not_published(exported: Report, tmp_path: Path) -> None:
     report = staged(exported, tmp_path, True)
     report.artifacts[0].file.write_bytes(b'another file')

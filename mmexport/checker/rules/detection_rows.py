@@ -12,6 +12,8 @@ from .label_maps import MAX_NEAR
 
 # The least overlap at which a row is taken for another one that is a little off.
 SAME = 0.5
+# So many rows of a picture are not in the order of their scores by chance. Mask Scoring R-CNN changes scores after it has ordered the rows.
+ORDERED = 8
 
 
 def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
@@ -25,7 +27,7 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
     inside = _inside(expected['boxes'])
     reach = _reach(expected['boxes'], inside)
     best = max(float(expected['scores'].abs().max()), 1e-12)
-    rows = lost = new = wrong = doubtful = matched = 0
+    rows = lost = new = wrong = doubtful = matched = disorder = 0
     box_error = score_error = mask_error = worst = 0.0
     mask_scale = float(expected['masks'].abs().max()) if 'masks' in expected else 0.0
     for image, count in enumerate(map(int, expected['num'])):
@@ -55,6 +57,8 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
             mask_error, worst = max(mask_error, off), max(worst, over * tolerance)
             wrong += int(box > allowed_box or score > allowed or over > 1)
         new += _unexplained(actual, image, free, evidence, tolerance, inside, best)
+        slack = max(tolerance * best, float(evidence['row_slack'][image].max()) if 'row_slack' in evidence else 0.0)
+        disorder = disorder or _out_of_order(expected['scores'][image, :count], actual['scores'][image, :actual_count], 2 * slack)
         if 'least_num' in evidence:
             # Of rows at a cut one may go, and another comes: there are as many.
             lost = max(lost, before + int(evidence['least_num'][image]) - actual_count)
@@ -71,9 +75,20 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
     if any(bool(actual[name][image, int(count):].any()) for image, count in enumerate(actual['num'])
            for name in ('boxes', 'scores', 'labels', *(['masks'] if 'masks' in expected else []))):
         return dict(problem='rows from num on are not zero', metrics=metrics)
+    if disorder and not lost + new + wrong:
+        return dict(problem=f'rows {disorder - 1} and {disorder} are not in the order of their scores, and eager gives the best first',
+                    metrics=metrics)
     share = max(rows, 1)
     return dict(max_abs=score_error, max_rel=worst, beyond=min(1.0, (lost + new + wrong) / share),
                 lost=min(1.0, (lost + new) / share), metrics=metrics)
+
+
+def _out_of_order(expected: Tensor, actual: Tensor, slack: float) -> int:
+    """Return the first row whose score is above that of the row before it by more than `slack`; 0 if none, or if eager has one."""
+    if len(expected) < ORDERED or bool((expected.diff() > 0).any()):
+        return 0
+    above = (actual.diff() > slack).nonzero()
+    return int(above[0, 0]) + 1 if len(above) else 0
 
 
 def _inside(boxes: Tensor) -> float:
