@@ -1,4 +1,4 @@
-"""Export and verify small variants of mmdet's detectors in every format, each in a process of its own; docs/tasks.md has the table.
+"""Export and verify small variants of mmdet's detectors in every format, each in a process of its own; docs/detectors.md has the table.
 
     python benchmarks/detectors.py --out benchmarks/results/detectors.json
     python benchmarks/detectors.py --names retinanet --again
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def document(rows: list[dict[str, Any]], name: str) -> None:
-    """Write the table of docs/tasks.md that has the name of its results."""
+    """Write the table of docs/detectors.md that has the name of its results."""
     from tests.detectors import shape_of
     columns = ('config of mmdet', *FORMATS, 'traced at', 'detections in a picture or batch')
     lines = [f"| {' | '.join(columns)} |", '|---' * len(columns) + '|']
@@ -71,7 +71,7 @@ def document(rows: list[dict[str, Any]], name: str) -> None:
                 failing.setdefault(result.removeprefix('FAIL: '), []).append(kind)
         lines += [f"* {row['config']}, {', '.join(kinds)}: {reason}" for reason, kinds in failing.items()]
     text = f'<!-- {name} -->\n' + '\n'.join(lines) + f'\n<!-- /{name} -->'
-    page = ROOT / 'docs' / 'tasks.md'
+    page = ROOT / 'docs' / 'detectors.md'
     page.write_text(re.sub(f'<!-- {name} -->\n.*?<!-- /{name} -->', lambda match: text, page.read_text(), flags=re.S))
 
 

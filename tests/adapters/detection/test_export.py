@@ -23,7 +23,7 @@ def test_a_detector_goes_to_torchscript(tmp_path: Path) -> None:
     check_export('atss', 'torchscript', tmp_path)
 
 
-# Every detector in every format takes more than an hour: `benchmarks/detectors.py`, whose results are in docs/tasks.md.
+# Every detector in every format takes more than an hour: `benchmarks/detectors.py`, whose results are in docs/detectors.md.
 @pytest.mark.slow
 @pytest.mark.parametrize(('name', 'backend'), [('retinanet', 'torch_export'), ('dino', 'openvino'), ('mask_rcnn', 'onnx'),
                                                ('cascade_mask_rcnn', 'torchscript'), ('ssdlite', 'openvino')])
