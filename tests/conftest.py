@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, reason in missing.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope='session', autouse=True)
+def forked() -> Iterator[None]:
+    """Fork checker processes from one that has imported torch, which is a sixth of the processor time of all tests."""
+    from tests.forked_checker import forked_checkers
+    with forked_checkers():
+        yield
+
+
+@pytest.fixture
+def real_checker(forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start checker processes as users do."""
+    import subprocess
+
+    from mmexport.verification import checker_process
+    monkeypatch.setattr(checker_process, 'subprocess', subprocess)
 
 
 @pytest.fixture(scope='session')

@@ -31,6 +31,7 @@ def rows_of(file: Path, manifest: dict[str, Any]) -> Any:
     return predict
 
 
+@pytest.mark.usefixtures('real_checker')
 @pytest.mark.parametrize('name', sorted(SCORES))
 def test_default_command_passes_and_scores_as_eager(name: str, tmp_path: Path) -> None:
     config, checkpoint = CONFIGS / f'{name}.py', CONFIGS / f'{name}.pth'

@@ -26,7 +26,8 @@ def check_values(section: Mapping[str, Any]) -> None:
 
 def _rules(inputs: Mapping[str, Any], verify: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Callable[[Any], bool]]]:
     """Yield key, value, what is expected in words, and the test of it."""
-    yield 'inputs.shape', inputs['shape'], '(H, W) or (N, C, H, W), whole numbers', lambda value: value is None or _sides(value, 2, 4)
+    yield ('inputs.shape', inputs['shape'], '(H, W) or (N, C, H, W), whole numbers of at least 1',
+           lambda value: value is None or _sides(value, 2, 4))
     yield 'inputs.batch', inputs['batch'], 'a whole number of at least 1', lambda value: value is None or int(value) >= 1
     yield ('inputs.dynamic', inputs['dynamic'], f'some of {", ".join(map(repr, AXES))} in a list',
            lambda value: not set(value or ()) - {*AXES})

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mmexport.verification.checker_process import CHECKER, CheckerProcess, waiting
+
+pytestmark = pytest.mark.usefixtures('real_checker')
 
 
 def alive(process: CheckerProcess) -> bool:
