@@ -98,7 +98,8 @@ def refuse_other_sizes(image: np.ndarray, spec: dict[str, Any]) -> None:
         low, high = spec['ranges'].get(axis, (spec['traced'][spec['axes'].index(axis)],) * 2)
         if not low <= side <= high or side % spec['multiple_of']:
             raise SystemExit(f'the {axis} of the prepared picture is {side}; the file takes multiples of {spec["multiple_of"]} from {low} '
-                             f'to {high}: export with --shape {image.shape[2]} {image.shape[3]}')
+                             f'to {high}: export with pictures like this one (--image), or with --shape {image.shape[2]} '
+                             f'{image.shape[3]}')
 
 
 def loaded(folder: Path, manifest: dict[str, Any]) -> Callable[[Arrays], Arrays]:

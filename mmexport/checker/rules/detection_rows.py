@@ -22,7 +22,8 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
 
     A row without a match counts as lost unless ``unsure`` says that eager might have dropped it, and a new one unless it is among those
     that eager might have kept, ``maybe``. Boxes may be off by the tolerance times their `_reach`, scores by the tolerance times the
-    best score, or by ``row_slack`` if that is more: what the tolerance of a logit does to its probability.
+    best score, or by ``row_slack`` if that is more: what the tolerance of a logit does to its probability. With ``in_order`` rows must
+    keep the order of their scores where `expected` does.
     """
     inside = _inside(expected['boxes'])
     reach = _reach(expected['boxes'], inside)
@@ -58,7 +59,9 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
             wrong += int(box > allowed_box or score > allowed or over > 1)
         new += _unexplained(actual, image, free, evidence, tolerance, inside, best)
         slack = max(tolerance * best, float(evidence['row_slack'][image].max()) if 'row_slack' in evidence else 0.0)
-        disorder = disorder or _out_of_order(expected['scores'][image, :count], actual['scores'][image, :actual_count], 2 * slack)
+        if 'in_order' in evidence:
+            scores = expected['scores'][image, :count], actual['scores'][image, :actual_count]
+            disorder = disorder or _out_of_order(*scores, 2 * slack)
         if 'least_num' in evidence:
             # Of rows at a cut one may go, and another comes: there are as many.
             lost = max(lost, before + int(evidence['least_num'][image]) - actual_count)

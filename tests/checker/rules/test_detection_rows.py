@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mmexport.checker.check import EAGER
+from mmexport.checker.check import EAGER, IN_ORDER
 from mmexport.checker.comparison import Comparison
 from mmexport.checker.kinds import detections
 from mmexport.checker.rules.detection_rows import compare_detections
@@ -83,20 +83,20 @@ SHUFFLED = torch.randperm(30, generator=torch.Generator().manual_seed(3))
 
 
 def test_rows_pass_in_any_order_where_eager_has_none() -> None:
-    assert compare_detections(ordered(SHUFFLED), found(), {}, 1e-4)['beyond'] == 0
-    assert compare_detections(found(), ordered(SHUFFLED.sort().values), {}, 1e-4)['beyond'] == 0
+    assert compare_detections(ordered(SHUFFLED), found(), IN_ORDER, 1e-4)['beyond'] == 0
     assert beyond(changed('boxes', lambda boxes: boxes * (1 + 1e-6))) == 0
 
 
 def test_rows_keep_the_order_of_scores_that_eager_gives() -> None:
-    result = compare_detections(found(), ordered(torch.arange(30).flip(0)), {}, 1e-4)
+    result = compare_detections(found(), ordered(torch.arange(30).flip(0)), IN_ORDER, 1e-4)
     assert result['problem'] == 'rows 0 and 1 are not in the order of their scores, and eager gives the best first'
-    assert 'problem' in compare_detections(found(), ordered(SHUFFLED), {}, 1e-4)
+    assert 'problem' in compare_detections(found(), ordered(SHUFFLED), IN_ORDER, 1e-4)
+    assert compare_detections(found(), ordered(SHUFFLED), {}, 1e-4)['beyond'] == 0
     # Rounding may exchange two rows whose scores are close.
     close = found()
     close['scores'][0, 5] = close['scores'][0, 4] - 1e-5
     other = ordered(torch.tensor([*range(4), 5, 4, *range(6, 30)]), close)
-    assert compare_detections(close, other, {}, 1e-4)['beyond'] == 0
+    assert compare_detections(close, other, IN_ORDER, 1e-4)['beyond'] == 0
 
 
 def test_a_score_may_be_off_by_what_its_logit_may() -> None:
