@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import os
 import sys
@@ -14,8 +16,15 @@ import torch
 # alone, for two that begin at once read what the other has half written (EOFError).
 import yapf  # noqa: F401
 
+from mmexport.backends.openvino.runner import open_openvino
+
 os.environ.setdefault('OMP_NUM_THREADS', '2')
 logging.disable(logging.WARNING)
+# A worker that has exported holds gigabytes of small objects; Python's own threshold spends a tenth of the time on visiting them.
+gc.set_threshold(20_000)
+# Before a test imports it with its telemetry, which forks the worker for each conversion.
+with contextlib.suppress(ImportError):
+    open_openvino()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
