@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import onnxruntime
 import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
+from torch import Tensor
 
 from benchmarks.scenes import objects
 from benchmarks.train_detectors import CONFIGS, VALIDATION, as_tensor, predicted
 from mmexport import Exporter
 from mmexport.adapters import build_adapter
 from mmexport.adapters.detection.pasting import pasted
+from mmexport.artifact import Artifact
 from mmexport.checker.kinds import dets, dets_of_instances
 from mmexport.cli.main import run
 from mmexport.errors import ConfigError
@@ -191,22 +194,29 @@ def test_wrong_instances_are_found() -> None:
     assert beyond(masks=outputs['masks'].roll(1, dims=1)) > 0
 
 
+def session_of(file: Path) -> Callable[[Tensor], list[Tensor]]:
+    session = onnxruntime.InferenceSession(str(file), providers=['CPUExecutionProvider'])
+    assert [value.name for value in session.get_outputs()] == ['dets', 'labels', 'masks']
+    return lambda image: [torch.from_numpy(value) for value in session.run(None, {'input': image.numpy()})]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize('masks', ['crop', 'paste'])
-def test_masks_are_those_of_the_model(masks: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(('masks', 'backend'), [('crop', 'onnx'), ('paste', 'torchscript')])
+def test_masks_are_those_of_the_model(masks: str, backend: str, tmp_path: Path) -> None:
     """As mmdeploy's own runtime reads them: probabilities that it pastes, or masks of the whole picture, compared with 0.5."""
     config = CONFIGS / 'mask_rcnn_shapes.py'
-    assert run(['export', str(config), str(config.with_suffix('.pth')), '--work-dir', str(tmp_path), '--quiet', '--backend', 'onnx',
+    assert run(['export', str(config), str(config.with_suffix('.pth')), '--work-dir', str(tmp_path), '--quiet', '--backend', backend,
                 '--cfg-options', 'export.outputs.names=mmdeploy', f'export.outputs.masks={masks}']) == 0
-    session = onnxruntime.InferenceSession(str(tmp_path / 'onnx' / 'model.onnx'), providers=['CPUExecutionProvider'])
-    assert [value.name for value in session.get_outputs()] == ['dets', 'labels', 'masks']
+    artifact = Artifact.read(tmp_path / backend)
+    assert [value['name'] for value in artifact.manifest['outputs']] == ['dets', 'labels', 'masks']
+    run_file = session_of(artifact.file) if backend == 'onnx' else torch.jit.load(str(artifact.file))
     model, _ = load_model(load_config(config), str(config.with_suffix('.pth')))
     count = 0
     for seed in VALIDATION[:5]:
         scene = objects(seed, *SIZE)[0]
         expected = predicted(model, scene)
         image = model.data_preprocessor(dict(inputs=[as_tensor(scene)]))['inputs']  # type: ignore[operator]
-        rows, _, values = (torch.from_numpy(value)[0] for value in session.run(None, {'input': image.numpy()}))
+        rows, _, values = (value[0] for value in run_file(image))
         there = rows[:, 4] > 0.5
         boxes, values = rows[there, :4], values[there]
         if masks == 'crop':
