@@ -1,4 +1,4 @@
-"""Fork checker processes for tests: python tests/checker_server.py BACKEND [RUNNER]. Most of a checker's time is the import of torch.
+"""Start checker processes for tests by forking: python tests/checker_server.py BACKEND [RUNNER]. Most of their time is the import of torch.
 
 Each line on standard input is a request, JSON: `socket` (a Unix socket that the client listens on), `stderr` (a file), `env` and `cwd`. A
 process is forked for it, with torch, numpy and the format's runtime imported and nothing else, as `mmexport/checker --wait-for` has them.

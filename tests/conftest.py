@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope='session', autouse=True)
 def forked() -> Iterator[None]:
-    """Fork checker processes from one that has imported torch, which is a sixth of the processor time of all tests."""
+    """Start checker processes as forks of one that has imported torch: a sixth of the processor time of exports in tests."""
     from tests.forked_checker import forked_checkers
     with forked_checkers():
         yield

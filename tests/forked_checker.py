@@ -22,7 +22,7 @@ AT_START = ('PYTHONPATH', 'OMP_NUM_THREADS', 'CUDA_VISIBLE_DEVICES')
 
 
 class ForkedChecker:
-    """Stand in for the ``subprocess.Popen`` of `CheckerProcess`: one order, one exit code.
+    """Replace the ``subprocess.Popen`` of `CheckerProcess`: one order, one exit code.
 
     Args:
         command: the interpreter, the checker's folder, ``--wait-for``, the backend, and maybe a runner.
@@ -60,7 +60,7 @@ def _server(arguments: tuple[str, ...], _: tuple[str | None, ...]) -> subprocess
 
 @contextmanager
 def forked_checkers() -> Iterator[None]:
-    """Use forks in this scope."""
+    """Replace started processes by forks in this scope."""
     real = checker_process.subprocess
     checker_process.subprocess = SimpleNamespace(Popen=ForkedChecker, PIPE=real.PIPE, DEVNULL=real.DEVNULL)  # type: ignore[assignment]
     try:
