@@ -80,6 +80,8 @@ def padded_by_pipeline(picture: np.ndarray, rule: dict[str, Any] | None) -> np.n
 def prepared(picture: np.ndarray, manifest: dict[str, Any]) -> Prepared:
     """Make the input of a picture (H, W, 3), uint8, BGR as OpenCV reads it."""
     rule = manifest['preprocessing']
+    if 'mean' not in rule:
+        raise SystemExit(f'this example does not know what the file expects: {rule["expects"]}')
     small = resized(picture, rule['resize'])
     factors = (small.shape[1] / picture.shape[1], small.shape[0] / picture.shape[0])
     image = padded_by_pipeline(small, rule['pad']).astype(np.float32)

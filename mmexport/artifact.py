@@ -11,6 +11,8 @@ MANIFEST = 'manifest.json'
 SAMPLES = 'samples.npz'
 REPORT = 'report.json'
 OURS = (MANIFEST, SAMPLES, REPORT)
+# The folder in a work dir for what failed its check.
+FAILED = 'failed'
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import sys
@@ -20,8 +19,6 @@ from mmexport.backends.openvino.runner import open_openvino
 
 os.environ.setdefault('OMP_NUM_THREADS', '2')
 logging.disable(logging.WARNING)
-# A worker that has exported holds gigabytes of small objects; Python's own threshold spends a tenth of the time on visiting them.
-gc.set_threshold(20_000)
 # Before a test imports it with its telemetry, which forks the worker for each conversion.
 with contextlib.suppress(ImportError):
     open_openvino()
@@ -42,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope='session', autouse=True)
 def forked() -> Iterator[None]:
-    """Start checker processes as forks of one that has imported torch: a sixth of the processor time of exports in tests."""
+    """Start checker processes as forks of one that has imported torch, which is most of their time."""
     from tests.forked_checker import forked_checkers
     with forked_checkers():
         yield
@@ -50,7 +47,7 @@ def forked() -> Iterator[None]:
 
 @pytest.fixture(scope='module', autouse=True)
 def types_of_traces() -> Iterator[None]:
-    """Remove the classes that torch keeps of each module that was ever traced: 12 MB for a small RetinaNet, gigabytes for a worker.
+    """Remove the classes that torch keeps of each module that was ever traced; a worker grows by gigabytes otherwise.
 
     Source: torch/testing/_internal/jit_utils.py (``clear_class_registry``), which torch's own tests call after each test.
     """

@@ -44,9 +44,10 @@ class ForkedChecker:
         self._connection.settimeout(None)
 
     def communicate(self, order: str = '') -> None:
-        self._connection.sendall(order.encode())
-        self._connection.shutdown(socket.SHUT_WR)
-        self.returncode = int(self._connection.makefile().read())
+        with self._connection, self._connection.makefile() as answer:
+            self._connection.sendall(order.encode())
+            self._connection.shutdown(socket.SHUT_WR)
+            self.returncode = int(answer.read())
         self.stdin.closed = True
 
     def kill(self) -> None:

@@ -6,12 +6,11 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+from ..artifact import FAILED, MANIFEST
 from ..errors import InputError, similar_path
 from . import options as opt
 from .completion import devices
 
-# Named here too, for their modules import torch.
-MANIFEST, FAILED = 'manifest.json', 'failed'
 CHECKER = Path(__file__).parents[1] / 'checker' / '__main__.py'
 
 

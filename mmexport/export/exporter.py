@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import Adapter, adapter_for
-from ..artifact import Artifact
+from ..artifact import FAILED, Artifact
 from ..backends import Backend, build_backends
 from ..branches import Branches
 from ..compat.missing_loss import give_missing_losses
@@ -40,7 +40,7 @@ from ..verification.verify_all import ArtifactVerifier
 from .build import conflicting, guard_tried_sizes, in_words, lower_all
 from .manifest import describe
 from .options import check_options
-from .publish import FAILED, publish_report, report_failure_on_exception
+from .publish import publish_report, report_failure_on_exception
 from .staging import default_work_dir, staging_dir
 from .versions import versions
 

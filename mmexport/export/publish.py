@@ -8,15 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..artifact import MANIFEST, REPORT, Artifact
+from ..artifact import FAILED, MANIFEST, REPORT, Artifact
 from ..checker.files import stale
 from ..checker.samples import Sample
 from ..errors import VerificationError
 from ..report.facts import Report
 from ..verification.verify import keep_samples
 from .staging import link, publish, write_json
-
-FAILED = 'failed'
 
 
 def publish_report(report: Report, samples: Sequence[Sample], keep: bool) -> Report:

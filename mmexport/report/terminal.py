@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from ..artifact import Artifact
+from ..artifact import FAILED, Artifact
 from ..checker.check import EAGER
 from ..checker.comparison import REFUSED, Comparison
 from ..checker.reduced import FULL, rule
@@ -52,7 +52,7 @@ def render(report: Report, verbose: bool = False) -> Iterator[str]:
     yield from _formats(report)
     yield from wrap('time: ' + ', '.join(f'{what} {took:.0f} s' for what, took in report.time_by_kind.items()), 80)
     verdict = {True: 'PASS', False: 'FAIL', None: 'not verified'}[report.passed]
-    yield Line(f"{verdict}: {report.work_dir / 'failed' if report.passed is False else report.work_dir}", STYLES[report.passed])
+    yield Line(f"{verdict}: {report.work_dir / FAILED if report.passed is False else report.work_dir}", STYLES[report.passed])
     yield from (f'  {reason}' for reason in report.reasons)
     yield from (line for row in report.diagnoses for line in row.lines())
 

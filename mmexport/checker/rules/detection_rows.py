@@ -58,8 +58,8 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
             mask_error, worst = max(mask_error, off), max(worst, over * tolerance)
             wrong += int(box > allowed_box or score > allowed or over > 1)
         new += _unexplained(actual, image, free, evidence, tolerance, inside, best)
-        slack = max(tolerance * best, float(evidence['row_slack'][image].max()) if 'row_slack' in evidence else 0.0)
         if 'in_order' in evidence:
+            slack = max(tolerance * best, float(evidence['row_slack'][image].max()) if 'row_slack' in evidence else 0.0)
             scores = expected['scores'][image, :count], actual['scores'][image, :actual_count]
             disorder = disorder or _out_of_order(*scores, 2 * slack)
         if 'least_num' in evidence:
