@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -80,7 +81,8 @@ MADE = 'work_dirs/nuclei_unet/torchscript'
 PLACES = {**dict.fromkeys(('CONFIG', 'my_config.py', 'configs/mask2former_r50.py'), f'{TRAINED}.py'),
           **dict.fromkeys(('CHECKPOINT', 'CKPT', '[CKPT]', 'my_checkpoint.pth', '[my_checkpoint.pth]', 'ckpt.pth'), f'{TRAINED}.pth'),
           **dict.fromkeys(('MODEL.pt', 'model.pt'), f'{MADE}/model.pt'), **dict.fromkeys(('FOLDER', 'WORK_DIR/torchscript'), MADE),
-          'WORK_DIR': str(Path(MADE).parent),
+          # Of its own: other pages add formats to that of `project` that are not checked without --trust.
+          'WORK_DIR': 'work_dirs/one_format',
           'OUT': 'seeded.pth', 'OUT.pt': 'fixed.pt',
           # The model's own sizes.
           '512': '128'}
@@ -99,6 +101,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / 'pictures').mkdir()
     (folder / 'pictures' / 'chelsea.png').symlink_to(ROOT / 'mmexport' / 'inputs' / 'chelsea.png')
     typed(f'mmexport export {TRAINED}.py {TRAINED}.pth --quiet', folder)
+    shutil.copytree(folder / MADE, folder / PLACES['WORK_DIR'] / 'torchscript')
     return folder
 
 
