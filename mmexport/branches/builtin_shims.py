@@ -83,6 +83,22 @@ def _records(file: str) -> bool:
     return file.endswith('.py') and not (file.startswith(TORCH) or '/numpy/' in file or inside or file in OWN)
 
 
+class _Namespaces:
+    """Keep the global names of each module that gets the replacements, until another one is imported."""
+
+    def __init__(self) -> None:
+        self.modules: list[Any] = []
+        self.names: list[dict[str, Any]] = []
+
+    def of_modules(self) -> list[dict[str, Any]]:
+        modules = list(sys.modules.values())
+        if modules != self.modules:
+            self.modules = modules
+            self.names = [vars(module) for module in modules if _records(getattr(module, '__file__', None) or '')]
+        return self.names
+
+
+_namespaces = _Namespaces()
 SHIMS = {'int': _Int, 'float': _Float, 'range': _range, 'len': _len}
 
 
@@ -96,12 +112,11 @@ def recording(sink: Sink) -> Iterator[None]:
     touched: list[tuple[dict[str, Any], str]] = []
     sinks.append(sink)
     try:
-        for module in list(sys.modules.values()):
-            if _records(getattr(module, '__file__', None) or ''):
-                for name, shim in SHIMS.items():
-                    if name not in vars(module):
-                        vars(module)[name] = shim
-                        touched.append((vars(module), name))
+        for names in _namespaces.of_modules():
+            for name, shim in SHIMS.items():
+                if name not in names:
+                    names[name] = shim
+                    touched.append((names, name))
         yield
     finally:
         sinks.remove(sink)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..compat.pytree import tree_map_only
+from .known_shapes import RULES
 
 # Elements of a table of sizes, which keeps its values.
 SMALL = 4096
@@ -27,7 +28,9 @@ class ShapesOnly(TorchDispatchMode):
                     return result
                 kwargs['device'] = torch.device('cpu')
             return func(*args, **kwargs)
-        return func(*tree_map_only(Tensor, _emptied, tuple(args)), **tree_map_only(Tensor, _emptied, kwargs))
+        args = tree_map_only(Tensor, _emptied, tuple(args))
+        known = RULES[func](*args) if func in RULES and not kwargs else None
+        return func(*args, **tree_map_only(Tensor, _emptied, kwargs)) if known is None else known
 
 
 def _emptied(tensor: Tensor) -> Tensor:
