@@ -17,7 +17,8 @@ Rule = Callable[..., Any]
 
 
 def _resized(x: Tensor, size: Any, *_: Any) -> Tensor | None:
-    if x.dim() != 4 or not x.is_contiguous() or not _has_elements(x.shape) or not size or not _has_elements(size):
+    # Of channels that are neighbours in memory, so are those of the result.
+    if x.dim() != 4 or x.stride(1) <= x.stride(3) or not _has_elements(x.shape) or not size or not _has_elements(size):
         return None
     return x.new_empty((*x.shape[:2], *size))
 
@@ -25,7 +26,7 @@ def _resized(x: Tensor, size: Any, *_: Any) -> Tensor | None:
 def _sampled(x: Tensor, grid: Tensor, *_: Any) -> Tensor | None:
     if x.dim() != 4 or grid.dim() != 4 or x.shape[0] != grid.shape[0] or grid.shape[3] != 2 or x.dtype != grid.dtype:
         return None
-    return x.new_empty((*x.shape[:2], *grid.shape[1:3])) if x.is_contiguous() and _has_elements((*x.shape, *grid.shape)) else None
+    return x.new_empty((*x.shape[:2], *grid.shape[1:3])) if _has_elements((*x.shape, *grid.shape)) else None
 
 
 def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None, var: Tensor | None, training: bool,
@@ -56,10 +57,17 @@ def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c
     return (torch.empty_like(x), *(x.new_empty((n, groups)) for _ in range(2)))
 
 
+def _added_product(bias: Tensor, one: Tensor, other: Tensor) -> Tensor | None:
+    if one.dim() != 2 or other.dim() != 2 or one.shape[1] != other.shape[0] or bias.shape != other.shape[1:]:
+        return None
+    return one.new_empty((one.shape[0], other.shape[1])) if bias.dtype == one.dtype == other.dtype else None
+
+
 def _has_elements(shape: Any) -> bool:
     return all(side > 0 for side in shape)
 
 
 RULES: dict[Any, Rule] = {
     aten.upsample_bilinear2d.default: _resized, aten.upsample_bicubic2d.default: _resized, aten.grid_sampler_2d.default: _sampled,
-    aten.native_batch_norm.default: _batch_norm, aten.native_layer_norm.default: _layer_norm, aten.native_group_norm.default: _group_norm}
+    aten.native_batch_norm.default: _batch_norm, aten.native_layer_norm.default: _layer_norm, aten.native_group_norm.default: _group_norm,
+    aten.addmm.default: _added_product}

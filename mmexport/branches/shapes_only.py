@@ -28,9 +28,10 @@ class ShapesOnly(TorchDispatchMode):
                     return result
                 kwargs['device'] = torch.device('cpu')
             return func(*args, **kwargs)
-        args = tree_map_only(Tensor, _emptied, tuple(args))
+        if any(not tensor.is_meta and tensor.dim() for tensor in tensors):
+            args, kwargs = tree_map_only(Tensor, _emptied, (tuple(args), kwargs))
         known = RULES[func](*args) if func in RULES and not kwargs else None
-        return func(*args, **tree_map_only(Tensor, _emptied, kwargs)) if known is None else known
+        return func(*args, **kwargs) if known is None else known
 
 
 def _emptied(tensor: Tensor) -> Tensor:

@@ -20,8 +20,18 @@ CASES: dict[str, Callable[[], Any]] = {
     'bicubic': lambda: F.interpolate(X, size=(3, 30), mode='bicubic'),
     'bilinear of channels last': lambda: F.interpolate(X.to(memory_format=torch.channels_last), size=(16, 7), mode='bilinear'),
     'an empty map': lambda: F.interpolate(X[:, :, :0], size=(4, 7), mode='bilinear'),
+    'bilinear of a transposed': lambda: F.interpolate(X.transpose(2, 3), size=(16, 7), mode='bilinear'),
+    'bilinear of a cut': lambda: F.interpolate(X[:, :, 1:-1, ::2], size=(16, 7), mode='bilinear'),
+    'bilinear of one channel': lambda: F.interpolate(X[:, :1], size=(16, 7), mode='bilinear'),
+    'bilinear of a column': lambda: F.interpolate(X[..., :1], size=(16, 7), mode='bilinear'),
     'half': lambda: F.interpolate(X.half(), size=(16, 7), mode='bilinear'),
     'sampled': lambda: F.grid_sample(X, torch.zeros(2, 3, 4, 2, device='meta'), align_corners=False),
+    'sampled from a transposed': lambda: F.grid_sample(X.transpose(2, 3), torch.zeros(2, 3, 4, 2, device='meta'), align_corners=False),
+    'sampled from channels last': lambda: F.grid_sample(X.to(memory_format=torch.channels_last),
+                                                        torch.zeros(2, 3, 4, 2, device='meta'), align_corners=False),
+    'linear': lambda: F.linear(TOKENS, torch.zeros(7, 12, device='meta'), torch.zeros(7, device='meta')),
+    'linear of rows': lambda: F.linear(TOKENS[0], torch.zeros(7, 12, device='meta'), torch.zeros(7, device='meta')),
+    'a sum with a product': lambda: torch.addmm(torch.zeros(5, 7, device='meta'), TOKENS[0], torch.zeros(12, 7, device='meta'), beta=2),
     'batch norm': lambda: F.batch_norm(X, GAIN, GAIN, GAIN, GAIN),
     'batch norm without weights': lambda: F.batch_norm(X, GAIN, GAIN),
     'batch norm in training': lambda: F.batch_norm(X, None, None, training=True),
@@ -36,6 +46,7 @@ CASES: dict[str, Callable[[], Any]] = {
 REFUSED: dict[str, Callable[[], Any]] = {
     'no rows': lambda: F.interpolate(X, size=(0, 7), mode='bilinear'),
     'a grid of another batch': lambda: F.grid_sample(X, torch.zeros(3, 3, 4, 2, device='meta'), align_corners=False),
+    'a product of other widths': lambda: torch.addmm(WIDE, TOKENS[0, :, :11], torch.zeros(12, 12, device='meta')),
     'a layer of another width': lambda: F.layer_norm(TOKENS[..., :11], (12,), WIDE, WIDE)}
 
 
@@ -76,7 +87,8 @@ def test_torch_is_not_asked_for_the_usual_ones(monkeypatch: pytest.MonkeyPatch) 
         x = F.conv2d(image, torch.zeros(6, 3, 3, 3))
         x = F.group_norm(F.batch_norm(x, torch.zeros(6), torch.ones(6), torch.ones(6), torch.ones(6)), 3)
         x = F.interpolate(F.interpolate(x, size=(9, 9), mode='bilinear'), size=(5, 4), mode='bicubic')
-        return F.layer_norm(F.grid_sample(x, torch.zeros(1, 2, 2, 2), align_corners=False), (2,))
+        x = F.layer_norm(F.grid_sample(x, torch.zeros(1, 2, 2, 2), align_corners=False), (2,))
+        return F.linear(x.flatten(0, 2), torch.zeros(3, 2), torch.zeros(3))
 
     assert record_sizes(model, (1, 3, 32, 32), {}).error == ''
     assert answered == set(known_shapes.RULES)
