@@ -38,6 +38,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope='session', autouse=True)
+def seeded_weights(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep slowly seeded weights in the folder that the workers of this run share."""
+    from tests import shared_weights
+    if 'PYTEST_XDIST_WORKER' in os.environ:
+        shared_weights.folder = tmp_path_factory.getbasetemp().parent / 'seeded'
+
+
+@pytest.fixture(scope='session', autouse=True)
 def forked() -> Iterator[None]:
     """Start checker processes as forks of one that has imported torch, which is most of their time."""
     from tests.forked_checker import forked_checkers

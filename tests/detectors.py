@@ -15,6 +15,7 @@ from mmexport.model.config import load_config
 from mmexport.report.facts import Report
 from mmexport.seeding import seed_model
 from mmexport.verification.reference import Reference
+from tests.shared_weights import seed_or_load
 from tests.tiny import SHAPE, _divide, _explicit_defaults
 
 CONFIGS = {
@@ -205,7 +206,7 @@ def _widen_groups(node: Any) -> None:
 def seeded_detector(name: str) -> nn.Module:
     torch.manual_seed(0)
     model = build_model(tiny_detector(name))
-    seed_model(model, 0, shape_of(name)[2:])
+    seed_or_load(f'detector-{name}', model, lambda: seed_model(model, 0, shape_of(name)[2:]))
     return model
 
 

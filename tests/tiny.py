@@ -12,6 +12,7 @@ from torch import nn
 from mmexport.model.build import build_model
 from mmexport.model.config import load_config
 from mmexport.seeding import seed_model
+from tests.shared_weights import seed_or_load
 
 CONFIGS = Path(__file__).parent.parent / 'configs'
 NAMES = sorted(path.stem for path in CONFIGS.glob('*.py'))
@@ -94,13 +95,13 @@ def _special(model: Any, backbone: Any) -> None:
 
 @cache
 def seeded(name: str) -> nn.Module:
-    """Return the tiny model of `name` with seeded weights, made once per process.
+    """Return the tiny model of `name` with seeded weights, made once per process and slow ones once per run.
 
     Seeding takes the first choice of regions that is rich enough, and rounding decides which one that is, so a processor with AVX-512
     gets other readouts than one without. Where a test asks how many classes are decided, readouts are kept under tests/data/seeded.
     """
     model = build_model(tiny(name))
-    seed_model(model, size=SHAPE[2:])
+    seed_or_load(name, model, lambda: seed_model(model, size=SHAPE[2:]))
     if readouts_of(name).is_file():
         unknown = model.load_state_dict(torch.load(readouts_of(name), weights_only=True), strict=False).unexpected_keys
         assert not unknown, unknown
