@@ -33,7 +33,7 @@ def main() -> int:
 def loaded(folder: Path, name: str) -> dict[str, str]:
     """Write the files of this environment into `folder`, and verify those of every environment that are there."""
     from mmexport import Exporter
-    from mmexport.backends.base import availability
+    from mmexport.backends.building import availability
     from tests.tiny import seeded, tiny
     own = folder / name
     if not own.is_dir():
@@ -53,7 +53,7 @@ def loaded(folder: Path, name: str) -> dict[str, str]:
 def results(row: str) -> dict[str, str]:
     """Return ``PASS``, or the reason, by format."""
     from mmexport import Exporter
-    from mmexport.backends.base import availability
+    from mmexport.backends.building import availability
     from mmexport.errors import MMExportError, last_line
     row, compiled = row.removesuffix(' aotinductor'), row.endswith(' aotinductor')
     formats = ['aotinductor'] if compiled else [

@@ -41,7 +41,7 @@ def refuse_foreign(folder: Path, manifest: Mapping[str, Any], trust: bool, runne
     if trust:
         return
     if hasattr(runner, 'RUNS'):
-        raise Untrusted(f'a file of {backend} holds {runner.RUNS}, which run when it is loaded: --trust, if you trust who made it')
+        raise Untrusted(f'a file of {backend} holds {runner.RUNS}, run when it is loaded: --trust, if you trust who made it')
     reason = runner.refusal(folder / str(manifest['file'])) if hasattr(runner, 'refusal') else None
     if reason:
         raise Untrusted(f'{reason}: --trust, if you trust who made it')

@@ -39,7 +39,7 @@ def installed() -> dict[str, str]:
     tasks: list[str] = []
     if find_spec('torch') is not None:
         from ..adapters import task_packages
-        from ..backends.base import format_packages
+        from ..backends.building import format_packages
         formats, tasks = format_packages(), task_packages()
     names = ('torch', 'torchvision', 'mmengine', 'mmcv', 'mmcv-lite', *tasks, 'numpy', 'setuptools', 'onnxruntime-gpu', 'tensorrt',
              'safetensors', 'ray', *formats)
@@ -96,7 +96,7 @@ def _gpu() -> Iterator[str]:
 
 def _formats() -> Iterator[str]:
     """Yield each format, and why it cannot be made here."""
-    from ..backends.base import availability
+    from ..backends.building import availability
     from ..utils.line import Line
     for name, reason in availability().items():
         yield Line(f'{name:<20}' + ('available' if reason is None else f'not available: {reason}'), 'green' if reason is None else 'yellow')

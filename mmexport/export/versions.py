@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..adapters import task_packages
-from ..backends.base import format_packages
+from ..backends.building import format_packages
 from ..compat import provide_mmcv_ext
 from ..compat.mmcv_ext import called_kernels
 from ..compat.packages import installed_version, mmcv_distribution

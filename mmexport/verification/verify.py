@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..artifact import SAMPLES, Artifact
-from ..backends.base import backend_class
+from ..backends.building import backend_class
 from ..checker.check import EAGER, verdict
 from ..checker.comparison import ALL, COUNT, Comparison
 from ..checker.judging import judge_samples

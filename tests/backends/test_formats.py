@@ -233,6 +233,6 @@ def test_the_manifest_has_the_ranges_that_the_program_holds_for() -> None:
 
 
 def test_what_is_named_beside_all_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr('mmexport.backends.base.installed_backends', lambda: ['torchscript', 'onnx'])
+    monkeypatch.setattr('mmexport.backends.building.installed_backends', lambda: ['torchscript', 'onnx'])
     assert named_backends(['all']) == ['torchscript', 'onnx']
     assert named_backends(['onnx', 'all', 'tensorrt']) == ['torchscript', 'onnx', 'tensorrt']

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from mmexport.backends.base import build_backend
+from mmexport.backends.building import build_backend
 from mmexport.backends.exported import probing
 from mmexport.backends.onnx.backend import ONNX
 from mmexport.cli.outcome import exit_code

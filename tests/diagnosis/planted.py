@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mmexport import Exporter
-from mmexport.backends.base import availability
+from mmexport.backends.building import availability
 from mmexport.diagnosis import Diagnosis
 from mmexport.model.config import load_config
 from tests.device.planted import CONFIG as PROJECT

@@ -17,7 +17,8 @@ from ...artifact import Artifact
 from ...compat.packages import installed_version
 from ...errors import LoweringError, causes, last_line
 from ...ops.op import EXPORTED, forms_for, registered
-from ..base import Backend, Run, build_backend, name_of
+from ..base import Backend, Run, name_of
+from ..building import build_backend
 from ..examples import generic, input_specs_of, open_sizes
 from ..raw_outputs import raw_folder, raw_manifest, with_raw
 from .cutting import cut_program

@@ -7,7 +7,7 @@ import pytest
 
 from mmexport import Exporter
 from mmexport.backends import build_backend
-from mmexport.backends.base import availability
+from mmexport.backends.building import availability
 from mmexport.backends.exported.from_trace import with_axes_apart
 from mmexport.errors import SetupError
 from tests.detectors import seeded_detector, tiny_detector
