@@ -81,8 +81,12 @@ def sizes_that_leave(model: Callable[[Tensor], Any], image: Tensor, known: Colle
 
 def has_own_code(model: torch.nn.Module) -> bool:
     """Return whether the class of a module of `model` is the user's own. Those of installed packages are not."""
-    files = {getattr(sys.modules.get(type(module).__module__), '__file__', None) or '' for module in model.modules()}
-    return any('site-packages' not in file and not file.startswith((TORCH, OURS)) for file in files)
+    return any(is_own_file(getattr(sys.modules.get(type(module).__module__), '__file__', None) or '') for module in model.modules())
+
+
+def is_own_file(file: str) -> bool:
+    """Return whether a file of Python code is the user's own. Installed packages are not, nor is mmexport."""
+    return 'site-packages' not in file and not file.startswith((TORCH, OURS))
 
 
 class _Tensors(torch.nn.Module):

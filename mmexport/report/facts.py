@@ -19,6 +19,9 @@ from ..verification.test_step import PipelineCheck
 from ..verification.verify import Verification
 from .terminal import render
 
+# Inputs on which test_step disagrees that get a line each.
+NAMED = 3
+
 
 @dataclass(frozen=True)
 class Report:
@@ -82,12 +85,22 @@ class Report:
             failed = {name for check in self.checks for name in check.failed_samples}
             reasons += [self.place_of_fault, *(f'decided once by a tracer, and turned by these inputs: {site.place}: {site.text}'
                                              for site in self.branches.turned_by(failed) if site.in_user_code)]
-        return reasons + self.branches.reasons + [self._wrong_in_test_step(row) for row in self.pipelines if row.passed is False]
+        return reasons + self.branches.reasons + list(self._wrong_in_test_step())
 
-    def _wrong_in_test_step(self, row: PipelineCheck) -> str:
-        turned = [f'{site.place}: {site.text}' for site in self.branches.by_input.get(row.sample, ()) if site.in_user_code]
-        there = f" (answered otherwise there than at the traced input: {'; '.join(turned)})" if turned else ''
-        return f'test_step on {row.sample}: {row.reason}{there}'
+    def _wrong_in_test_step(self) -> Iterator[str]:
+        """Yield a line for each input that turned a branch, and for the first of the others."""
+        wrong = [row for row in self.pipelines if row.passed is False]
+        others = 0
+        for row in wrong:
+            turned = [f'{site.place}: {site.text}' for site in self.branches.by_input.get(row.sample, ()) if site.in_user_code]
+            others += not turned
+            if turned or others <= NAMED:
+                there = f" (answered otherwise there than at the traced input: {'; '.join(turned)})" if turned else ''
+                yield f'test_step on {row.sample}: {row.reason}{there}'
+        if others > NAMED:
+            yield f'test_step on {others - NAMED} more inputs, see report.json'
+        if own := dict.fromkeys(method for row in wrong for method in row.own):
+            yield f"code of yours that test_step runs, and a file may not have: {', '.join(own)}"
 
     @property
     def time_by_kind(self) -> dict[str, float]:

@@ -23,13 +23,18 @@ from ..inputs.real_image import Photograph
 from ..inputs.windows import joined
 from ..utils.override import override
 from ..utils.randomness import fixed_seed
+from .own_methods import own_methods
 
 RAW_HOLDS_NONE = 'raw outputs hold no decisions'
 
 
 @dataclass(frozen=True)
 class PipelineCheck:
-    """Hold the comparison of one sample with ``test_step``, without padding; or why that was not run."""
+    """Hold the comparison of one sample with ``test_step``, without padding; or why that was not run.
+
+    Attributes:
+        own: of one that failed, methods of the user's own that ``test_step`` runs.
+    """
 
     sample: str
     agreement: float = 0.0
@@ -37,6 +42,7 @@ class PipelineCheck:
     padded: tuple[int, int] = (0, 0)
     image: tuple[int, ...] = ()
     skipped: str | None = None
+    own: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool | None:
@@ -89,14 +95,15 @@ def check_sample(adapter: Adapter, sample: Sample, device: torch.device, photogr
         raw = tuple(sample.raw[spec.name].to(device) for spec in adapter.raw_specs)
         shares = _cropped_agreements(adapter, answers, sample, photograph.img_shape, raw, normalized)
     wrong = f'{min(shares):.2%} agrees with test_step, 100.00% must' if min(shares) < 1 else None
-    return PipelineCheck(sample.name, min(shares), wrong, photograph.padding, **facts)
+    return PipelineCheck(sample.name, min(shares), wrong, photograph.padding, own=own_methods(adapter.model) if wrong else (), **facts)
 
 
 def _judged(adapter: Adapter, sample: Sample, answers: Mapping[str, Tensor], tolerance: float, facts: dict[str, Any]) -> PipelineCheck:
     """Compare by the rules of the checker, scores included; the evidence is of the adapter's rows, so those are expected."""
     rows = _rows(adapter, sample, sample.expected, sample.evidence, answers, tolerance)
     wrong = next((f'{row.output}: {row.reason}' for row in rows if not row.passed), None)
-    return PipelineCheck(sample.name, min(1 - (row.beyond or 0.0) if row.problem is None else 0.0 for row in rows), wrong, **facts)
+    return PipelineCheck(sample.name, min(1 - (row.beyond or 0.0) if row.problem is None else 0.0 for row in rows), wrong,
+                         own=own_methods(adapter.model) if wrong else (), **facts)
 
 
 def _rows(adapter: Adapter, sample: Sample, expected: Mapping[str, Tensor], evidence: Mapping[str, Tensor], answers: Mapping[str, Tensor],
@@ -164,7 +171,7 @@ def _on_cpu(answers: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def summary_lines(checks: Sequence[PipelineCheck]) -> list[str]:
-    """Return one line for the samples that agree. Each failure, padded sample and reason for not running has its own."""
+    """Return lines for the samples that agree, fail, and were not run. Padded samples have their own."""
     if not checks:
         return []
     agree = [check for check in checks if check.passed]
@@ -175,7 +182,9 @@ def summary_lines(checks: Sequence[PipelineCheck]) -> list[str]:
         share = '' if any(check.passed is False for check in checks) else f' ({min(check.agreement for check in agree):.3%})'
         lines.append(f'test_step: agrees on {len(agree)} of {len(checks)} inputs{share}')
         lines += [f'  {line}' for line in padded]
-    lines += [f'test_step on {check.sample}: FAIL: {check.reason}' for check in checks if check.passed is False]
+    failed = [check.sample for check in checks if check.passed is False]
+    if failed:
+        lines += wrap(f"test_step: FAIL on {len(failed)} of {len(checks)} inputs: {', '.join(failed)}", 80)
     reasons = dict.fromkeys(check.skipped for check in checks if check.skipped)
     for reason in reasons:
         names = [check.sample for check in checks if check.skipped == reason]

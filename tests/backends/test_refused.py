@@ -14,6 +14,7 @@ from mmexport.backends.openvino.backend import OpenVINO
 from mmexport.errors import LoweringError
 from mmexport.inputs.synthetic import picture
 from mmexport.patching import patched
+from mmexport.report.facts import NAMED
 from mmexport.verification.test_step import PipelineCheck
 from tests.tiny import SHAPE, seeded, tiny
 
@@ -34,13 +35,16 @@ def test_a_file_that_nobody_can_read_costs_no_other(tmp_path: Path, monkeypatch:
 def test_where_test_step_disagrees_no_format_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The adapter is then wrong, and every file agrees with the adapter."""
     monkeypatch.setattr('mmexport.verification.reference_maker.check_sample',
-                        lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it'))
+                        lambda adapter, sample, *args: PipelineCheck(sample.name, 0.5, 'half of it', own=('Own.predict (own.py:3)',)))
     cfg = tiny('fcn', backends=['onnx', 'torchscript'], outputs='final')
     actual, = Exporter(cfg, work_dir=tmp_path, model=seeded('fcn'), diagnose=False).run()
     assert 'test_step on traced: half of it' in actual.reasons
     assert not (tmp_path / 'torchscript').exists()
     assert (tmp_path / 'failed' / 'onnx').is_dir()
-    assert [line for line in actual.lines() if 'test_step on photograph: FAIL' in line]
+    assert len([reason for reason in actual.reasons if reason.startswith('test_step on ')]) == NAMED + 1
+    assert actual.reasons[-2:] == [f'test_step on {len(actual.pipelines) - NAMED} more inputs, see report.json',
+                                   'code of yours that test_step runs, and a file may not have: Own.predict (own.py:3)']
+    assert [line for line in actual.lines() if line.startswith('test_step: FAIL on ')]
 
 
 def test_outputs_go_by_the_names_of_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
