@@ -11,12 +11,11 @@ from torch import nn
 
 from mmexport import Exporter
 from mmexport.model.build import build_model
-from mmexport.model.config import load_config
 from mmexport.report.facts import Report
 from mmexport.seeding import seed_model
 from mmexport.verification.reference import Reference
 from tests.shared_weights import seed_or_load
-from tests.tiny import SHAPE, _divide, _explicit_defaults
+from tests.tiny import SHAPE, _divide, _explicit_defaults, read_once
 
 CONFIGS = {
     'retinanet': 'retinanet/retinanet_r50_fpn_1x_coco.py',
@@ -97,7 +96,7 @@ OTHERS = {'nasfpn': (256, 128), 'ddod': (320, 288)}
 
 def tiny_detector(name: str, **export: Any) -> Config:
     """Return the config of a detector, made small, with `export` as its export section."""
-    cfg = load_config('mmdet::' + ALL[name])
+    cfg = read_once('mmdet::' + ALL[name])
     cfg.model.backbone.pop('init_cfg', None)
     _explicit_defaults(cfg.model.backbone)
     if name == 'detectors':

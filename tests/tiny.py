@@ -1,6 +1,7 @@
 """Make small variants of the listed configs: the same classes from the same packages, a quarter of the channels, few layers."""
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,19 @@ CHANNELS = {'embed_dims', 'feat_channels', 'out_channels', 'in_channels', 'chann
 SHAPE = (1, 3, 128, 160)
 
 
+@cache
+def _read(path: Path | str) -> Config:
+    return load_config(path)
+
+
+def read_once(path: Path | str) -> Config:
+    """Return a copy of a config that is read once per process: reading takes up to half a second."""
+    return deepcopy(_read(path))
+
+
 def tiny(name: str, **export: Any) -> Config:
     """Return the config `name` from configs/, made small, with `export` merged into its export section."""
-    cfg = load_config(CONFIGS / f'{name}.py')
+    cfg = read_once(CONFIGS / f'{name}.py')
     backbone = cfg.model.backbone
     _explicit_defaults(backbone)
     _divide(cfg.model, 4)
