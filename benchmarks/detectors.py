@@ -115,7 +115,8 @@ def run(name: str, kinds: list[str], img_shape: bool) -> dict[str, Any]:
             traced, others = SIZES[128 if MULTIPLES.get(name) == 128 else 32]
             cfg.export.inputs.update(shape=(1, 3, *traced), img_shape=name not in REFUSE)
             cfg.export.verify.update(shapes=list(others), batch=2)
-        report, = Exporter(cfg, None, folder, model=seeded_detector(name), diagnose=False).run()
+        report, = Exporter(cfg, None, folder, model=seeded_detector(name, cfg.export.inputs.shape[2:] if img_shape else None),
+                           diagnose=False).run()
         compared = [row.metrics['rows'] for check in report.checks for row in check.rows
                     if row.output in ('detections', 'instances') and row.metrics]
         formats = {kind: judged(report, kind) for kind in kinds}

@@ -202,10 +202,12 @@ def _widen_groups(node: Any) -> None:
 
 
 @cache
-def seeded_detector(name: str) -> nn.Module:
+def seeded_detector(name: str, size: tuple[int, int] | None = None) -> nn.Module:
+    """Return a small detector with weights seeded for pictures of `size` (H, W); None takes that of the tests."""
     torch.manual_seed(0)
     model = build_model(tiny_detector(name))
-    seed_or_load(f'detector-{name}', model, lambda: seed_model(model, 0, shape_of(name)[2:]))
+    height, width = size or shape_of(name)[2:]
+    seed_or_load(f'detector-{name}-{height}x{width}', model, lambda: seed_model(model, 0, (height, width)))
     return model
 
 
