@@ -61,6 +61,7 @@ def document(rows: list[dict[str, Any]], name: str) -> None:
         cells = [row.get('formats', {}).get(kind, row.get('reason', 'not run')).partition(':')[0] for kind in FORMATS]
         # Rows of before it was recorded have the size that is the model's own in the tests.
         traced = 'x'.join(map(str, row.get('traced') or shape_of(row['name'])[2:]))
+        traced += ', no padding' if row.get('padding') is False and name == PADDED.stem else ''
         lines.append(f"| {row.get('config', row['name'])} | {' | '.join(cells)} | {traced} | "
                      f"{' to '.join(map(str, row.get('detections', ['-'])))} |")
     lines.append('')

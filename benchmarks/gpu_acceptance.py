@@ -54,7 +54,7 @@ def main() -> int:
         ops = [dict(row, passed=row['error'] < TOLERANCE) for row in op_speed.timed(device, args.calls)]
         write(args.out, rows, **head, ops=ops)
         for row in ops:
-            print(f"{row['op']} {row['case']}: {row['ratio']['median']:.2f} of mmcv's time, error {row['error']:.1e}", flush=True)
+            print(op_speed.in_words(row), flush=True)
     return 0 if all(row['passed'] for row in (*rows, *faults, *ops)) else 1
 
 

@@ -93,12 +93,13 @@ def whole(machine: Callable[[dict[str, Any]], str]) -> str:
         for row in content['rows']:
             ops = f"mmcv {content['versions']['mmcv']}" if row['mmcv_ops'] == 'compiled' else 'mmcv-lite'
             # Rows of before box_error was recorded have that of the last input.
+            last = '' if row.get('box_error') is not None else ' (last)'
             errors = [row['box_error']] if row.get('box_error') is not None else [
                 metrics['box_error'] for metrics in row.get('rows', {}).values() if 'box_error' in metrics]
             alone = row.get('alone', {})
             shapes = ', '.join('x'.join(map(str, shape)) or 'one number' for shape in alone.values()) if isinstance(alone, dict) else alone
             lines.append(f"| {row['config']} | {ops} | {'PASS' if row['passed'] else row['reason']} | {len(row['samples'])} | "
-                         f"{f'{max(errors):.1e}' if errors else '-'} | {shapes} | {row['seconds']} |")
+                         f"{f'{max(errors):.1e}{last}' if errors else '-'} | {shapes} | {row['seconds']} |")
         commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
         sources.append(f'`{name}`: {machine(content)}; rows of {commits}')
     return '\n'.join([*lines, '', '; '.join(sources)])

@@ -47,7 +47,7 @@ def test_ops_agree_with_mmcv_and_are_timed(tmp_path: Path) -> None:
     run('op_speed.py', '--rounds', 2, '--boxes', 150, '--out', out)
     rows = json.loads(out.read_text())['rows']
     assert [row['op'] for row in rows] == ['NMS'] * 3 + ['RoIAlign'] * 2 + ['DCN', 'DCNv2'] * 2
-    assert all(row['error'] < 1e-4 and row['ratio']['median'] > 0 for row in rows)
+    assert all(row['error'] < 1e-4 and row['ratio']['median'] > 0 and row['kernels'] for row in rows)
 
 
 def test_latency_measures_in_turn(tmp_path: Path) -> None:

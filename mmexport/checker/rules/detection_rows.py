@@ -31,6 +31,7 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
     rows = lost = new = wrong = doubtful = matched = disorder = 0
     box_error = score_error = mask_error = worst = 0.0
     mask_scale = float(expected['masks'].abs().max()) if 'masks' in expected else 0.0
+    overlaps: list[float] = []
     for image, count in enumerate(map(int, expected['num'])):
         actual_count = int(actual['num'][image])
         if not 0 <= actual_count <= actual['scores'].shape[1]:
@@ -56,6 +57,8 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
             worst = max(worst, box / float(reach[image, row]), score * tolerance / allowed)
             off, over = _mask_error(expected, actual, evidence, image, row, match, tolerance * mask_scale)
             mask_error, worst = max(mask_error, off), max(worst, over * tolerance)
+            if 'masks' in expected:
+                overlaps.append(_overlap(expected['masks'][image, row] > 0, actual['masks'][image, match] > 0))
             wrong += int(box > allowed_box or score > allowed or over > 1)
         new += _unexplained(actual, image, free, evidence, tolerance, inside, best)
         if 'in_order' in evidence:
@@ -68,7 +71,7 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
     metrics = dict(rows=rows, rows_lost=lost, rows_new=new, rows_wrong=wrong, rows_unsure=doubtful, box_error=box_error,
                    score_error=score_error, best_score=best, reach=float(reach.max()), matched=matched / max(rows, 1))
     if 'masks' in expected:
-        metrics.update(mask_error=mask_error, mask_scale=mask_scale)
+        metrics.update(mask_error=mask_error, mask_scale=mask_scale, mask_iou=sum(overlaps) / len(overlaps) if overlaps else 0.0)
     if doubtful / max(rows, 1) > MAX_NEAR:
         return dict(problem=f'eager is unsure of {doubtful} of {rows} rows: too few are left to compare. '
                             'Give a picture of what the model was trained on by --image, or compare --outputs raw', metrics=metrics)
@@ -84,6 +87,11 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
     share = max(rows, 1)
     return dict(max_abs=score_error, max_rel=worst, beyond=min(1.0, (lost + new + wrong) / share),
                 lost=min(1.0, (lost + new) / share), metrics=metrics)
+
+
+def _overlap(one: Tensor, other: Tensor) -> float:
+    """Return the intersection over union of two masks (H, W) or of cells over the threshold; 1 for two empty ones."""
+    return float((one & other).sum() / (one | other).sum()) if bool((one | other).any()) else 1.0
 
 
 def _out_of_order(expected: Tensor, actual: Tensor, slack: float) -> int:

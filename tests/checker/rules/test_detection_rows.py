@@ -204,6 +204,18 @@ def test_masks_of_other_rows_and_masks_after_the_last_row_fail() -> None:
     assert 'rows from num on are not zero' in str(compare_detections(expected, {**expected, 'masks': masks + 1e-6}, {}, 1e-4)['problem'])
 
 
+def test_the_overlap_of_masks_is_reported() -> None:
+    there = (torch.arange(40) < 30)[:, None, None]
+    masks = torch.zeros(1, 40, 4, 4, dtype=torch.uint8)
+    masks[:, :, :2] = 1
+    # Of half of the masks half is missing; two have nothing in both, which is the same.
+    actual = masks.clone()
+    actual[:, 15:30, 1] = 0
+    masks[:, 13:15], actual[:, 13:15] = 0, 0
+    result = compare_detections({**found(), 'masks': masks * there}, {**found(), 'masks': actual * there}, {}, 1e-4)
+    assert result['metrics']['mask_iou'] == pytest.approx(0.75)
+
+
 def test_a_sliver_off_by_less_than_the_tolerance_matches() -> None:
     """Of 0.002 px and 0.005 px of height, as Cascade R-CNN gives at the border of a picture; their overlap is under a half."""
     expected, actual = found(), found()
