@@ -32,7 +32,9 @@ def _sampled(x: Tensor, grid: Tensor, *_: Any) -> Tensor | None:
 def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None, var: Tensor | None, training: bool,
                 *_: Any) -> tuple[Tensor, ...] | None:
     per_channel = [part for part in (weight, bias, mean, var) if part is not None]
-    if training or x.dim() < 2 or not x.is_contiguous() or any(part.shape != x.shape[1:2] or part.dtype != x.dtype for part in per_channel):
+    if training or mean is None or var is None or x.dim() < 2 or not x.is_contiguous():
+        return None
+    if any(part.shape != x.shape[1:2] or part.dtype != x.dtype for part in per_channel):
         return None
     return torch.empty_like(x), x.new_empty(0), x.new_empty(0)
 
