@@ -13,7 +13,8 @@ RESULTS = ROOT / 'benchmarks' / 'results'
 def parts(machine: Callable[[dict[str, Any]], str]) -> dict[str, Callable[[], str]]:
     """Return the parts by the name of their mark; `machine` says where a file was recorded."""
     return {'detector speed': lambda: speed(machine), 'op speed': lambda: ops_alone(machine), 'nms cases': lambda: suppression(machine),
-            'detectors compiled': lambda: compiled(machine), 'whole detectors': lambda: whole(machine)}
+            'detectors compiled': lambda: compiled(machine), 'whole detectors': lambda: whole(machine),
+            'whole detectors formats': lambda: whole_by_format(machine)}
 
 
 def speed(machine: Callable[[dict[str, Any]], str]) -> str:
@@ -103,6 +104,23 @@ def whole(machine: Callable[[dict[str, Any]], str]) -> str:
         commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
         sources.append(f'`{name}`: {machine(content)}; rows of {commits}')
     return '\n'.join([*lines, '', '; '.join(sources)])
+
+
+def whole_by_format(machine: Callable[[dict[str, Any]], str]) -> str:
+    """Return what the check of each detector of full size said of other formats than TorchScript."""
+    place = RESULTS / 'whole_detectors_formats.json'
+    if not place.is_file():
+        return 'not run'
+    content = json.loads(place.read_text())
+    formats = content['backend']
+    lines = ['| config | ' + ' | '.join(formats) + ' | inputs | s |', '| --- ' * (len(formats) + 3) + '|']
+    for row in content['rows']:
+        cells = [str(row.get('formats', {}).get(name, row.get('reason', 'not run'))).partition(':')[0] for name in formats]
+        lines.append(f"| {row['config']} | {' | '.join(cells)} | {len(row.get('samples', []))} | {row.get('seconds', '-')} |")
+    reasons = [f'* {row["config"]}, {name}: {reason}' for row in content['rows'] for name, reason in row.get('formats', {}).items()
+               if reason != 'PASS']
+    commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
+    return '\n'.join([*lines, '', *reasons, *([''] if reasons else []), f'`{place.name}`: {machine(content)}; rows of {commits}'])
 
 
 def _with_ops(content: dict[str, Any], machine: Callable[[dict[str, Any]], str]) -> str:

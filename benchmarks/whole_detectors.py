@@ -3,6 +3,8 @@
 Seeded weights, outputs `final`, TorchScript; every other shape is the command's own. With compiled mmcv, eager runs on its kernels.
     python benchmarks/whole_detectors.py --out benchmarks/results/whole_detectors.json
     python benchmarks/whole_detectors.py --configs dino --again --out benchmarks/results/whole_detectors.json
+    python benchmarks/whole_detectors.py --backend onnx torch_export openvino --out benchmarks/results/whole_detectors_formats.json
+The last exports to other formats, and loads none of them again.
 """
 from __future__ import annotations
 
@@ -38,6 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--configs', nargs='+', default=[*CONFIGS], choices=[*CONFIGS])
     parser.add_argument('--shape', nargs=2, type=int, default=(800, 1344), metavar=('H', 'W'))
+    parser.add_argument('--backend', nargs='+', default=['torchscript'])
     parser.add_argument('--again', action='store_true', help='run rows again that have a result')
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--load', type=Path, help=argparse.SUPPRESS)
@@ -49,26 +52,30 @@ def main() -> int:
     rows: dict[str, Any] = {row['config']: row for row in json.loads(args.out.read_text())['rows']} if args.out.is_file() else {}
     for name in args.configs:
         if name not in rows or args.again:
-            rows[name] = dict(config=name, **whole(name, args.shape), commit=COMMIT)
+            rows[name] = dict(config=name, **whole(name, args.shape, args.backend), commit=COMMIT)
             print(json.dumps(rows[name])[:400], flush=True)
-            write(args.out, [rows[each] for each in CONFIGS if each in rows], shape=args.shape)
+            write(args.out, [rows[each] for each in CONFIGS if each in rows], shape=args.shape, backend=args.backend)
     return 0 if all(row['passed'] for row in rows.values()) else 1
 
 
-def whole(name: str, shape: list[int]) -> dict[str, Any]:
-    """Return the result of one export, and what its file answers where nothing of OpenMMLab can be imported."""
+def whole(name: str, shape: list[int], backends: list[str]) -> dict[str, Any]:
+    """Return the result of one export, and what a TorchScript file answers where nothing of OpenMMLab can be imported."""
     with tempfile.TemporaryDirectory() as folder:
         checkpoint, work_dir = Path(folder) / 'weights.pth', Path(folder) / 'work'
         made = tool('make_checkpoint', CONFIGS[name], checkpoint)
         if made.returncode:
             return dict(passed=False, reason=last(made))
         started = time.perf_counter()
-        done = tool('export', CONFIGS[name], checkpoint, '--work-dir', work_dir, '--shape', *shape, '--no-samples', '--no-diagnose')
+        done = tool('export', CONFIGS[name], checkpoint, '--backend', *backends, '--work-dir', work_dir, '--shape', *shape,
+                    '--no-samples', '--no-diagnose')
         seconds = round(time.perf_counter() - started)
         places = [place for place in (work_dir / 'report.json', work_dir / 'failed' / 'report.json') if place.is_file()]
         if not places:
             return dict(passed=False, reason=last(done), seconds=seconds)
         report = json.loads(places[0].read_text())
+        if backends != ['torchscript']:
+            return dict(passed=report['passed'], seconds=seconds, formats=by_format(report, backends),
+                        mmcv_ops=report['versions']['mmcv_ops'], samples=sorted({row['sample'] for artifact in report['artifacts'] for row in artifact['result']['rows']}))
         rows = [row for artifact in report['artifacts'] for row in artifact['result']['rows'] if row['stage'] == 'artifact vs eager']
         outcome = dict(passed=report['passed'], seconds=seconds, samples=sorted({row['sample'] for row in rows}),
                        rows={row['output']: row['metrics'] for row in rows if row['metrics']},
@@ -80,6 +87,14 @@ def whole(name: str, shape: list[int]) -> dict[str, Any]:
         file, = (work_dir / 'torchscript').glob('*.pt')
         alone = python(Path(__file__), '--load', file, '--shape', *shape, '--out', file)
         return dict(outcome, alone=json.loads(alone.stdout) if alone.returncode == 0 else last(alone))
+
+
+def by_format(report: dict[str, Any], backends: list[str]) -> dict[str, str]:
+    """Return ``PASS`` or the reason of each format."""
+    reasons = {**{artifact['backend']: artifact['reason'] for artifact in report['artifacts']}, **report['failures']}
+    # What test_step or the device audit finds has no format.
+    of_all = None if report['passed'] or any(reasons.values()) else next(iter(report['reasons']), 'no reason')
+    return {name: reasons.get(name) or of_all or 'PASS' for name in backends}
 
 
 def loaded(file: Path, shape: list[int]) -> dict[str, Any]:
