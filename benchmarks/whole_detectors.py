@@ -74,8 +74,9 @@ def whole(name: str, shape: list[int], backends: list[str]) -> dict[str, Any]:
             return dict(passed=False, reason=last(done), seconds=seconds)
         report = json.loads(places[0].read_text())
         if backends != ['torchscript']:
-            return dict(passed=report['passed'], seconds=seconds, formats=by_format(report, backends),
-                        mmcv_ops=report['versions']['mmcv_ops'], samples=sorted({row['sample'] for artifact in report['artifacts'] for row in artifact['result']['rows']}))
+            samples = {row['sample'] for artifact in report['artifacts'] for row in artifact['result']['rows']}
+            return dict(passed=report['passed'], seconds=seconds, formats=by_format(report, backends), samples=sorted(samples),
+                        mmcv_ops=report['versions']['mmcv_ops'])
         rows = [row for artifact in report['artifacts'] for row in artifact['result']['rows'] if row['stage'] == 'artifact vs eager']
         outcome = dict(passed=report['passed'], seconds=seconds, samples=sorted({row['sample'] for row in rows}),
                        rows={row['output']: row['metrics'] for row in rows if row['metrics']},
