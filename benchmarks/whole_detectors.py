@@ -93,9 +93,10 @@ def whole(name: str, shape: list[int], backends: list[str]) -> dict[str, Any]:
 def by_format(report: dict[str, Any], backends: list[str]) -> dict[str, str]:
     """Return ``PASS`` or the reason of each format."""
     reasons = {**{artifact['backend']: artifact['reason'] for artifact in report['artifacts']}, **report['failures']}
-    # What test_step or the device audit finds has no format.
-    of_all = None if report['passed'] or any(reasons.values()) else next(iter(report['reasons']), 'no reason')
-    return {name: reasons.get(name) or of_all or 'PASS' for name in backends}
+    # What test_step and branches find is true of each format.
+    wrong = any(row['passed'] is False for row in report['pipelines']) or report['branches']['unresolved']
+    of_all = report['reasons'][-1] if wrong else None
+    return {name: reasons.get(name, 'no file was made') or of_all or 'PASS' for name in backends}
 
 
 def loaded(file: Path, shape: list[int]) -> dict[str, Any]:

@@ -31,32 +31,30 @@ def _sampled(x: Tensor, grid: Tensor, *_: Any) -> Tensor | None:
 
 def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None, var: Tensor | None, training: bool,
                 *_: Any) -> tuple[Tensor, ...] | None:
-    per_channel = [part for part in (weight, bias, mean, var) if part is not None]
     if training or mean is None or var is None or x.dim() < 2 or not x.is_contiguous():
         return None
-    if any(part.shape != x.shape[1:2] or part.dtype != x.dtype for part in per_channel):
+    if not _fit(x, x.shape[1:2], weight, bias, mean, var):
         return None
     return torch.empty_like(x), x.new_empty(0), x.new_empty(0)
 
 
 def _layer_norm(x: Tensor, shape: Any, weight: Tensor | None, bias: Tensor | None, *_: Any) -> tuple[Tensor, ...] | None:
-    parts = [part for part in (weight, bias) if part is not None]
     axes = len(shape)
-    if not axes or list(x.shape[-axes:]) != list(shape) or not x.is_contiguous() or not _has_elements(x.shape):
-        return None
-    if any(list(part.shape) != list(shape) or part.dtype != x.dtype for part in parts):
+    if not axes or list(x.shape[-axes:]) != list(shape) or not x.is_contiguous() or not x.numel() or not _fit(x, shape, weight, bias):
         return None
     return (torch.empty_like(x), *(x.new_empty((*x.shape[:-axes], *[1] * axes)) for _ in range(2)))
 
 
 def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, hxw: int, groups: int,
                 *_: Any) -> tuple[Tensor, ...] | None:
-    parts = [part for part in (weight, bias) if part is not None]
     if list(x.shape[:2]) != [n, c] or c % groups or not x.is_contiguous() or x.numel() != n * c * hxw or not x.numel():
         return None
-    if any(list(part.shape) != [c] or part.dtype != x.dtype for part in parts):
-        return None
-    return (torch.empty_like(x), *(x.new_empty((n, groups)) for _ in range(2)))
+    return (torch.empty_like(x), *(x.new_empty((n, groups)) for _ in range(2))) if _fit(x, [c], weight, bias) else None
+
+
+def _fit(x: Tensor, shape: Any, *parts: Tensor | None) -> bool:
+    """Return whether the weights of a normalisation have `shape` and the dtype of `x`."""
+    return all(part is None or (list(part.shape) == list(shape) and part.dtype == x.dtype) for part in parts)
 
 
 def _added_product(bias: Tensor, one: Tensor, other: Tensor) -> Tensor | None:

@@ -19,8 +19,8 @@ NAMES = ('boxes', 'scores', 'labels', 'num')
 
 
 def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
-            tolerance: float, clear: float | None) -> dict[str, Any]:
-    return compare_detections({name: expected[name] for name in names}, {name: actual[name] for name in names}, evidence, tolerance)
+            tolerance: float, clear: float | None, inside: float = 0.0) -> dict[str, Any]:
+    return compare_detections({name: expected[name] for name in names}, {name: actual[name] for name in names}, evidence, tolerance, inside)
 
 
 def reduced(row: Comparison) -> str | None:

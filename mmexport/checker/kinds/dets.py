@@ -26,7 +26,8 @@ def rows(outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
             tolerance: float, clear: float | None) -> dict[str, Any]:
     masks = [name for name in names if name == 'masks']
-    return detections.compare([*detections.NAMES, *masks], rows(expected), rows(actual), evidence, tolerance, clear)
+    # Masks are probabilities, or 0 and 1.
+    return detections.compare([*detections.NAMES, *masks], rows(expected), rows(actual), evidence, tolerance, clear, 0.5)
 
 
 def little_change(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], classes: int, tolerance: float,

@@ -17,16 +17,16 @@ ORDERED = 8
 
 
 def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
-                       tolerance: float) -> dict[str, Any]:
+                       tolerance: float, inside: float = 0.0) -> dict[str, Any]:
     """Match rows by label, box and score, and return their metrics.
 
     A row without a match counts as lost unless ``unsure`` says that eager might have dropped it, and a new one unless it is among those
     that eager might have kept, ``maybe``. Boxes may be off by the tolerance times their `_reach`, scores by the tolerance times the
     best score, or by ``row_slack`` if that is more: what the tolerance of a logit does to its probability. With ``in_order`` rows must
-    keep the order of their scores where `expected` does.
+    keep the order of their scores where `expected` does. What a mask has over `inside` belongs to the object.
     """
-    inside = _inside(expected['boxes'])
-    reach = _reach(expected['boxes'], inside)
+    largest = _inside(expected['boxes'])
+    reach = _reach(expected['boxes'], largest)
     best = max(float(expected['scores'].abs().max()), 1e-12)
     rows = lost = new = wrong = doubtful = matched = disorder = 0
     box_error = score_error = mask_error = worst = 0.0
@@ -58,9 +58,9 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
             off, over = _mask_error(expected, actual, evidence, image, row, match, tolerance * mask_scale)
             mask_error, worst = max(mask_error, off), max(worst, over * tolerance)
             if 'masks' in expected:
-                overlaps.append(_overlap(expected['masks'][image, row] > 0, actual['masks'][image, match] > 0))
+                overlaps.append(_overlap(expected['masks'][image, row] > inside, actual['masks'][image, match] > inside))
             wrong += int(box > allowed_box or score > allowed or over > 1)
-        new += _unexplained(actual, image, free, evidence, tolerance, inside, best)
+        new += _unexplained(actual, image, free, evidence, tolerance, largest, best)
         if 'in_order' in evidence:
             slack = max(tolerance * best, float(evidence['row_slack'][image].max()) if 'row_slack' in evidence else 0.0)
             scores = expected['scores'][image, :count], actual['scores'][image, :actual_count]
@@ -90,7 +90,7 @@ def compare_detections(expected: Mapping[str, Tensor], actual: Mapping[str, Tens
 
 
 def _overlap(one: Tensor, other: Tensor) -> float:
-    """Return the intersection over union of two masks (H, W) or of cells over the threshold; 1 for two empty ones."""
+    """Return the intersection over union of two masks (H, W); 1 for two empty ones."""
     return float((one & other).sum() / (one | other).sum()) if bool((one | other).any()) else 1.0
 
 

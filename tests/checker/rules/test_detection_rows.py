@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mmexport.checker.check import EAGER, IN_ORDER
 from mmexport.checker.comparison import Comparison
-from mmexport.checker.kinds import detections
+from mmexport.checker.kinds import detections, dets
 from mmexport.checker.rules.detection_rows import compare_detections
 
 Outputs = dict[str, Tensor]
@@ -214,6 +214,15 @@ def test_the_overlap_of_masks_is_reported() -> None:
     masks[:, 13:15], actual[:, 13:15] = 0, 0
     result = compare_detections({**found(), 'masks': masks * there}, {**found(), 'masks': actual * there}, {}, 1e-4)
     assert result['metrics']['mask_iou'] == pytest.approx(0.75)
+
+
+def test_the_overlap_of_probabilities_is_that_over_a_half() -> None:
+    outputs = found()
+    sure = torch.full((1, 40, 4, 4), 0.9) * (torch.arange(40) < 30)[:, None, None]
+    expected, actual = (dict(dets=torch.cat([outputs['boxes'], outputs['scores'][..., None]], dim=2), labels=outputs['labels'], masks=masks)
+                        for masks in (sure, sure.clone()))
+    actual['masks'][:, :30, :1] = 0.1
+    assert dets.compare(list(expected), expected, actual, {}, 1e-4, None)['metrics']['mask_iou'] == pytest.approx(0.75)
 
 
 def test_a_sliver_off_by_less_than_the_tolerance_matches() -> None:
