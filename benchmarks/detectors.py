@@ -3,6 +3,7 @@
     python benchmarks/detectors.py --out benchmarks/results/detectors.json
     python benchmarks/detectors.py --names retinanet --again
     python benchmarks/detectors.py --formats torchscript --out benchmarks/results/detectors_compiled.json
+    python benchmarks/detectors.py --formats aotinductor --out benchmarks/results/detectors_aotinductor.json --names retinanet detr
     python benchmarks/detectors.py --img-shape --formats torchscript onnx --names atss detr
 The third, with compiled mmcv, has the same files judged by mmcv's own kernels: `make test-compiled`. With --img-shape a file has the
 sizes of the pictures as second input, pictures of a batch have padding, it is traced at 320x320 and checked at 384x448, and the
@@ -24,6 +25,9 @@ from typing import Any
 from common import COMMIT, ROOT, quiet, write
 
 FORMATS = ('torchscript', 'onnx', 'torch_export', 'openvino')
+OTHERS = ('aotinductor',)
+# mmdet's mask classifiers, small, by what their test_cfg asks for; they take no padding.
+CLASSIFIERS = {f'{name}_{what}': (f'{name}_r50', what) for name in ('mask2former', 'maskformer') for what in ('panoptic', 'instance')}
 # Of `--img-shape`: what is traced and what is checked; for necks that join maps of multiples of 128 the second.
 SIZES = {32: ((320, 320), ((384, 448), (256, 896))), 128: ((256, 384), ((384, 512), (256, 896)))}
 # They take no padding: the file has no second input.
@@ -40,8 +44,8 @@ def main() -> int:
         return 0
     out = args.out or (PADDED if args.img_shape else RESULTS)
     rows: dict[str, Any] = {row['name']: row for row in json.loads(out.read_text())['rows']} if out.is_file() else {}
-    known = [*ALL]
-    for name in args.names or known:
+    known = [*ALL, *CLASSIFIERS]
+    for name in args.names or (ALL if args.img_shape else known):
         if name not in rows or args.again:
             rows[name] = apart(name, args.formats, args.limit, args.img_shape)
             print(name, json.dumps(rows[name]), flush=True)
@@ -78,8 +82,8 @@ def document(rows: list[dict[str, Any]], name: str) -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--names', nargs='*', help='names from tests/detectors.py (all)')
-    parser.add_argument('--formats', nargs='+', default=list(FORMATS), choices=FORMATS)
+    parser.add_argument('--names', nargs='*', help=f'names from tests/detectors.py, and {", ".join(CLASSIFIERS)} (all)')
+    parser.add_argument('--formats', nargs='+', default=list(FORMATS), choices=[*FORMATS, *OTHERS])
     parser.add_argument('--again', action='store_true', help='run rows again that have a result')
     parser.add_argument('--limit', type=int, default=900, help='seconds for a detector, all formats together')
     parser.add_argument('--img-shape', action='store_true', help='export.inputs.img_shape')
@@ -111,20 +115,31 @@ def run(name: str, kinds: list[str], img_shape: bool) -> dict[str, Any]:
     from mmexport import Exporter
     from tests.detectors import ALL, MULTIPLES, seeded_detector, tiny_detector
     with tempfile.TemporaryDirectory() as folder:
-        cfg = tiny_detector(name, backends=kinds)
+        cfg = tiny_detector(name, backends=kinds) if name in ALL else classifier(name, kinds)[0]
         if img_shape:
             traced, others = SIZES[128 if MULTIPLES.get(name) == 128 else 32]
             cfg.export.inputs.update(shape=(1, 3, *traced), img_shape=name not in REFUSE)
             cfg.export.verify.update(shapes=list(others), batch=2)
-        report, = Exporter(cfg, None, folder, model=seeded_detector(name, cfg.export.inputs.shape[2:] if img_shape else None),
-                           diagnose=False).run()
+        model = seeded_detector(name, cfg.export.inputs.shape[2:] if img_shape else None) if name in ALL else classifier(name, kinds)[1]
+        report, = Exporter(cfg, None, folder, model=model, diagnose=False).run()
         compared = [row.metrics['rows'] for check in report.checks for row in check.rows
                     if row.output in ('detections', 'instances') and row.metrics]
         formats = {kind: judged(report, kind) for kind in kinds}
-        return dict(config=ALL[name], formats=formats, inputs=len(report.inputs), traced=list(cfg.export.inputs.shape[2:]),
-                    padding=bool(cfg.export.inputs.get('img_shape')),
-                    detections=[min(compared), max(compared)],
+        return dict(config=ALL.get(name, name.replace('_', ', ')), formats=formats, inputs=len(report.inputs),
+                    traced=list(cfg.export.inputs.shape[2:]), padding=bool(cfg.export.inputs.get('img_shape')),
+                    **(dict(detections=[min(compared), max(compared)]) if compared else {}),
                     mmcv_ops=report.versions['mmcv_ops'], reference_kernels=sorted(report.versions.get('reference_kernels', ())))
+
+
+def classifier(name: str, kinds: list[str]) -> tuple[Any, Any]:
+    """Return config and model of a mask classifier with seeded weights."""
+    from tests.tiny import seeded, tiny
+    config, what = CLASSIFIERS[name]
+    asked = dict(panoptic_on=what == 'panoptic', instance_on=what == 'instance', semantic_on=False, max_per_image=20)
+    cfg, model = tiny(config, backends=kinds), seeded(config)
+    for settings in (cfg.model.test_cfg, model.test_cfg, model.panoptic_fusion_head.test_cfg):
+        settings.update(asked)
+    return cfg, model
 
 
 if __name__ == '__main__':
