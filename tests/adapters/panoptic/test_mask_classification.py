@@ -1,11 +1,17 @@
 """Test panoptic and instance decisions, from tensor operations, against mmdet's own."""
 from __future__ import annotations
 
+import copy
+
+import pytest
 import torch
 
 from mmexport.adapters import MaskClassification, build_adapter
 from mmexport.adapters.panoptic.boxes import boxes_of
-from tests.tiny import seeded
+from mmexport.checker.compare import compare
+from mmexport.inputs.synthetic import picture
+from mmexport.verification.test_step import run_test_step_on
+from tests.tiny import SHAPE, seeded
 
 
 def test_panoptic_thresholds_fall_as_upstreams_python_loop_does() -> None:
@@ -36,3 +42,25 @@ def test_boxes_of_masks() -> None:
     masks = torch.zeros(1, 2, 6, 8, dtype=torch.bool)
     masks[0, 0, 2:4, 1:7] = True
     assert boxes_of(masks).tolist() == [[[1, 2, 7, 4], [0, 0, 0, 0]]]
+
+
+@pytest.mark.parametrize('name', ['mask2former_r50', 'maskformer_r50'])
+@pytest.mark.parametrize('panoptic', [False, True])
+def test_instances_are_those_of_test_step(name: str, panoptic: bool) -> None:
+    """No config of mmdet asks MaskFormer for instances; its head gives them."""
+    model = copy.deepcopy(seeded(name))
+    for settings in (model.test_cfg, model.panoptic_fusion_head.test_cfg):
+        settings.update(panoptic_on=panoptic, instance_on=True, semantic_on=False, max_per_image=20)
+    adapter = build_adapter(model)
+    specs = [spec.as_dict() for spec in adapter.specs]
+    image = picture((2, 3, *SHAPE[2:]), 3, adapter)
+    with torch.no_grad():
+        raw, recorded = adapter.run_with_evidence(image)
+        expected = dict(zip([spec['name'] for spec in specs], adapter.final(raw, image), strict=True))
+        read = adapter.read(run_test_step_on(adapter, image))
+    assert int(expected['num'].min()) > 5 and ('panoptic' in expected) is panoptic
+    rows = compare(specs, expected, [read[spec['name']] for spec in specs], adapter.evidence(raw, image, recorded), sample='', stage='')
+    assert {row.output for row in rows} >= {'instances'} and all(row.passed for row in rows), rows
+    wrong = {**read, 'labels': read['labels'] + 1}
+    assert not all(row.passed for row in compare(specs, expected, [wrong[spec['name']] for spec in specs],
+                                                 adapter.evidence(raw, image, recorded), sample='', stage=''))
