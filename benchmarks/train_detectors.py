@@ -35,27 +35,13 @@ def train(name: str, checkpoint: Path) -> dict[str, Any]:
     from mmexport.model.build import build_model
     from mmexport.model.config import load_config
     from mmexport.model.dataset_meta import dataset_meta
-    from mmexport.patching import patched
     torch.manual_seed(0)
     cfg = load_config(CONFIGS / f'{name}.py')
     model = build_model(cfg)
     model.init_weights()  # type: ignore[operator]
     before = mean_average_precision(lambda picture: predicted(model, picture))
-    optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=5e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, STEPS[name])
     started = time.perf_counter()
-    for step in range(STEPS[name]):
-        model.train()
-        with patched(['RoIAlign']):
-            loss = _loss(model, [objects(step * BATCH + index, *SIZE) for index in range(BATCH)])
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 35)
-        optimizer.step()
-        schedule.step()
-        if step % 100 == 0:
-            print(f'{name}: step {step}, loss {float(loss):.4f}, {time.perf_counter() - started:.0f} s', flush=True)
-    model.eval()
+    fit(model, name, STEPS[name])
     after = mean_average_precision(lambda picture: predicted(model, picture))
     torch.save(dict(state_dict=model.state_dict(), meta=dict(dataset_meta=dataset_meta(cfg, {}))), checkpoint)
     for kind, value in after.items():
@@ -63,6 +49,26 @@ def train(name: str, checkpoint: Path) -> dict[str, Any]:
               f'{time.perf_counter() - started:.0f} s, {checkpoint.stat().st_size / 1e6:.2f} MB', flush=True)
     return dict(before=before, after=after, steps=STEPS[name], torch=torch.__version__,
                 command=f'python benchmarks/train_detectors.py {name}')
+
+
+def fit(model: nn.Module, name: str, steps: int, rate: float = RATE, batch: int = BATCH) -> None:
+    """Train `model` on drawn scenes, other ones in each step."""
+    from mmexport.patching import patched
+    optimizer = torch.optim.AdamW(model.parameters(), rate, weight_decay=5e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)
+    started = time.perf_counter()
+    for step in range(steps):
+        model.train()
+        with patched(['RoIAlign']):
+            loss = _loss(model, [objects(step * batch + index, *SIZE) for index in range(batch)])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 35)
+        optimizer.step()
+        schedule.step()
+        if step % 100 == 0:
+            print(f'{name}: step {step}, loss {float(loss):.4f}, {time.perf_counter() - started:.0f} s', file=sys.stderr, flush=True)
+    model.eval()
 
 
 def predicted(model: nn.Module, picture: Any) -> dict[str, Any]:
