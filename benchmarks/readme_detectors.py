@@ -14,7 +14,8 @@ def parts(machine: Callable[[dict[str, Any]], str]) -> dict[str, Callable[[], st
     """Return the parts by the name of their mark; `machine` says where a file was recorded."""
     return {'detector speed': lambda: speed(machine), 'op speed': lambda: ops_alone(machine), 'nms cases': lambda: suppression(machine),
             'detectors compiled': lambda: compiled(machine), 'whole detectors': lambda: whole(machine),
-            'whole detectors formats': lambda: whole_by_format(machine)}
+            'whole detectors formats': lambda: whole_by_format(machine), 'trained families': lambda: trained(machine),
+            'detectors aotinductor': lambda: in_aotinductor(machine)}
 
 
 def speed(machine: Callable[[dict[str, Any]], str]) -> str:
@@ -121,6 +122,42 @@ def whole_by_format(machine: Callable[[dict[str, Any]], str]) -> str:
                if reason != 'PASS']
     commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
     return '\n'.join([*lines, '', *reasons, *([''] if reasons else []), f'`{place.name}`: {machine(content)}; rows of {commits}'])
+
+
+def trained(machine: Callable[[dict[str, Any]], str]) -> str:
+    """Return what the check said of detectors that were trained for some minutes."""
+    place = RESULTS / 'trained_families.json'
+    if not place.is_file():
+        return 'not run'
+    content = json.loads(place.read_text())
+    formats = list(dict.fromkeys(name for row in content['rows'] for name in row.get('formats', {})))
+    columns = ('config of mmdet', 'steps', 'mAP of boxes', *formats, 'detections in a picture or batch', 'most that eager is unsure of')
+    lines = [f"| {' | '.join(columns)} |", '| --- ' * len(columns) + '|']
+    for row in content['rows']:
+        if 'formats' not in row:
+            lines.append(f"| {row['name']} |" + ' - |' * (len(columns) - 1) + f" {row['reason']}")
+            continue
+        cells = [row['formats'].get(name, 'not run').partition(':')[0] for name in formats]
+        lines.append(f"| {row['config']} | {row['steps']} | {row['mean_average_precision']['bbox']:.1f} | {' | '.join(cells)} | "
+                     f"{' to '.join(map(str, row['detections']))} | {row['most_unsure']:.1%} |")
+    reasons = [f"* {row['config']}, {name}: {reason}" for row in content['rows'] for name, reason in row.get('formats', {}).items()
+               if reason != 'PASS']
+    commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
+    return '\n'.join([*lines, '', *reasons, *([''] if reasons else []), f'`{place.name}`: {machine(content)}; rows of {commits}'])
+
+
+def in_aotinductor(machine: Callable[[dict[str, Any]], str]) -> str:
+    """Return which small detectors pass as packages of AOTInductor."""
+    place = RESULTS / 'detectors_aotinductor.json'
+    if not place.is_file():
+        return 'not run'
+    content = json.loads(place.read_text())
+    results = {row['name']: row.get('formats', {}).get('aotinductor', row.get('reason')) for row in content['rows']}
+    passed = [name for name, result in results.items() if result == 'PASS']
+    lines = [f"{len(passed)} of {len(results)} pass: {', '.join(passed)}.", '']
+    lines += [f'* {name}: {result}' for name, result in results.items() if result != 'PASS']
+    commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
+    return '\n'.join([*lines, f'`{place.name}`: {machine(content)}; rows of {commits}'])
 
 
 def _with_ops(content: dict[str, Any], machine: Callable[[dict[str, Any]], str]) -> str:
