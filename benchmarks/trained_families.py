@@ -92,11 +92,11 @@ def run(name: str, kinds: list[str], weights: Path) -> dict[str, Any]:
     cfg.export.verify.update(shapes=None, batch=None)
     with tempfile.TemporaryDirectory() as folder:
         report, = Exporter(cfg, None, folder, model=model, diagnose=False).run()
-    compared = [row.metrics for check in report.checks for row in check.rows if row.output == 'detections' and row.metrics]
+    compared = [row.metrics for check in report.checks for row in check.rows if row.output in ('detections', 'instances') and row.metrics]
     counts = [each['rows'] for each in compared]
     return dict(config=ALL[name], mean_average_precision=scores, formats={kind: judged(report, kind) for kind in kinds},
                 inputs=len(report.inputs), **settings, batch=BATCH, detections=[min(counts), max(counts)],
-                most_unsure=round(max(each['rows_unsure'] / max(each['rows'], 1) for each in compared), 3),
+                most_unsure=round(max(each.get('rows_unsure', 0) / max(each['rows'], 1) for each in compared), 3),
                 **{key: max(each[key] for each in compared) for key in ('box_error', 'score_error')})
 
 
