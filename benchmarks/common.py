@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,21 @@ def python(script: Path, *args: object) -> subprocess.CompletedProcess[str]:
     """Run a script of this repository in a process of its own."""
     return subprocess.run([sys.executable, '-W', 'ignore', str(script), *map(str, args)], capture_output=True, text=True, check=False,
                           env={**os.environ, 'PYTHONPATH': str(ROOT)})
+
+
+def row_apart(script: str, name: str, limit: int, *args: object) -> dict[str, Any]:
+    """Return the row that ``script --one name`` prints as its last line, from a process of its own with one thread; else the reason."""
+    started = time.perf_counter()
+    try:
+        done = subprocess.run([sys.executable, '-W', 'ignore', script, '--one', name, *map(str, args)], capture_output=True, text=True,
+                              timeout=limit, check=False, env={**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1'})
+    except subprocess.TimeoutExpired:
+        return dict(name=name, reason=f'no result within {limit} s', commit=COMMIT)
+    facts = dict(name=name, seconds=round(time.perf_counter() - started), commit=COMMIT)
+    try:
+        return {**facts, **json.loads(done.stdout.strip().splitlines()[-1])}
+    except (IndexError, json.JSONDecodeError):
+        return {**facts, 'reason': (done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1][:300]}
 
 
 def tool(name: str, *args: object) -> subprocess.CompletedProcess[str]:

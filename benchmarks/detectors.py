@@ -13,25 +13,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-from common import COMMIT, ROOT, quiet, write
+from common import ROOT, quiet, row_apart, write
 
 FORMATS = ('torchscript', 'onnx', 'torch_export', 'openvino')
-OTHERS = ('aotinductor',)
-# mmdet's mask classifiers, small, by what their test_cfg asks for; they take no padding.
+# mmdet's mask classifiers, small, by what their test_cfg asks for.
 CLASSIFIERS = {f'{name}_{what}': (f'{name}_r50', what) for name in ('mask2former', 'maskformer') for what in ('panoptic', 'instance')}
 # Of `--img-shape`: what is traced and what is checked; for necks that join maps of multiples of 128 the second.
 SIZES = {32: ((320, 320), ((384, 448), (256, 896))), 128: ((256, 384), ((384, 512), (256, 896)))}
 # They take no padding: the file has no second input.
-REFUSE = ('centernet', 'cornernet', 'yolact')
+REFUSE = ('centernet', 'cornernet', 'yolact', *CLASSIFIERS)
 RESULTS, PADDED = (ROOT / 'benchmarks' / 'results' / f'{name}.json' for name in ('detectors', 'detectors_padded'))
 
 
@@ -45,9 +41,9 @@ def main() -> int:
     out = args.out or (PADDED if args.img_shape else RESULTS)
     rows: dict[str, Any] = {row['name']: row for row in json.loads(out.read_text())['rows']} if out.is_file() else {}
     known = [*ALL, *CLASSIFIERS]
-    for name in args.names or (ALL if args.img_shape else known):
+    for name in args.names or known:
         if name not in rows or args.again:
-            rows[name] = apart(name, args.formats, args.limit, args.img_shape)
+            rows[name] = row_apart(__file__, name, args.limit, '--formats', *args.formats, *(['--img-shape'] if args.img_shape else []))
             print(name, json.dumps(rows[name]), flush=True)
             write(out, [rows[each] for each in known if each in rows], limit_s=args.limit, small=True,
                   **({} if args.formats == list(FORMATS) else dict(formats=args.formats)))
@@ -83,7 +79,7 @@ def document(rows: list[dict[str, Any]], name: str) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--names', nargs='*', help=f'names from tests/detectors.py, and {", ".join(CLASSIFIERS)} (all)')
-    parser.add_argument('--formats', nargs='+', default=list(FORMATS), choices=[*FORMATS, *OTHERS])
+    parser.add_argument('--formats', nargs='+', default=list(FORMATS), choices=[*FORMATS, 'aotinductor'])
     parser.add_argument('--again', action='store_true', help='run rows again that have a result')
     parser.add_argument('--limit', type=int, default=900, help='seconds for a detector, all formats together')
     parser.add_argument('--img-shape', action='store_true', help='export.inputs.img_shape')
@@ -92,35 +88,25 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def apart(name: str, formats: list[str], limit: int, img_shape: bool) -> dict[str, Any]:
-    """Return the row of one detector, from a process of its own."""
-    started = time.perf_counter()
-    try:
-        done = subprocess.run([sys.executable, '-W', 'ignore', __file__, '--one', name, '--formats', *formats,
-                               *(['--img-shape'] if img_shape else [])], capture_output=True, text=True, timeout=limit, check=False,
-                              env={**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1'})
-    except subprocess.TimeoutExpired:
-        return dict(name=name, reason=f'no result within {limit} s', commit=COMMIT)
-    facts = dict(name=name, seconds=round(time.perf_counter() - started), commit=COMMIT)
-    try:
-        return {**facts, **json.loads(done.stdout.strip().splitlines()[-1])}
-    except (IndexError, json.JSONDecodeError):
-        return {**facts, 'reason': (done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1][:300]}
-
-
 def run(name: str, kinds: list[str], img_shape: bool) -> dict[str, Any]:
     """Return ``PASS`` or the reason by format, how many detections were compared, and mmexport's kernels that eager ran on."""
     from matrix_row import judged
 
     from mmexport import Exporter
     from tests.detectors import ALL, MULTIPLES, seeded_detector, tiny_detector
+    from tests.tiny import mask_classifier
     with tempfile.TemporaryDirectory() as folder:
-        cfg = tiny_detector(name, backends=kinds) if name in ALL else classifier(name, kinds)[0]
+        if name in CLASSIFIERS:
+            config, what = CLASSIFIERS[name]
+            cfg, model = mask_classifier(config, panoptic=what == 'panoptic', instance=what == 'instance', backends=kinds)
+        else:
+            cfg = tiny_detector(name, backends=kinds)
         if img_shape:
             traced, others = SIZES[128 if MULTIPLES.get(name) == 128 else 32]
             cfg.export.inputs.update(shape=(1, 3, *traced), img_shape=name not in REFUSE)
             cfg.export.verify.update(shapes=list(others), batch=2)
-        model = seeded_detector(name, cfg.export.inputs.shape[2:] if img_shape else None) if name in ALL else classifier(name, kinds)[1]
+        if name in ALL:
+            model = seeded_detector(name, cfg.export.inputs.shape[2:] if img_shape else None)
         report, = Exporter(cfg, None, folder, model=model, diagnose=False).run()
         compared = [row.metrics['rows'] for check in report.checks for row in check.rows
                     if row.output in ('detections', 'instances') and row.metrics]
@@ -129,17 +115,6 @@ def run(name: str, kinds: list[str], img_shape: bool) -> dict[str, Any]:
                     traced=list(cfg.export.inputs.shape[2:]), padding=bool(cfg.export.inputs.get('img_shape')),
                     **(dict(detections=[min(compared), max(compared)]) if compared else {}),
                     mmcv_ops=report.versions['mmcv_ops'], reference_kernels=sorted(report.versions.get('reference_kernels', ())))
-
-
-def classifier(name: str, kinds: list[str]) -> tuple[Any, Any]:
-    """Return config and model of a mask classifier with seeded weights."""
-    from tests.tiny import seeded, tiny
-    config, what = CLASSIFIERS[name]
-    asked = dict(panoptic_on=what == 'panoptic', instance_on=what == 'instance', semantic_on=False, max_per_image=20)
-    cfg, model = tiny(config, backends=kinds), seeded(config)
-    for settings in (cfg.model.test_cfg, model.test_cfg, model.panoptic_fusion_head.test_cfg):
-        settings.update(asked)
-    return cfg, model
 
 
 if __name__ == '__main__':

@@ -79,8 +79,7 @@ def compiled(machine: Callable[[dict[str, Any]], str]) -> str:
     lines += [f'* {name}: {result}' for name, result in others]
     ours = sorted({name for row in content['rows'] for name in row.get('reference_kernels', ())})
     lines += ['', f"Kernels of mmexport's own that were called all the same, as mmcv has none for a CPU: {', '.join(ours) or 'none'}."]
-    commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
-    return '\n'.join([*lines, '', f'`{place.name}`: {_with_ops(content, machine)}; rows of {commits}'])
+    return '\n'.join([*lines, '', _source(place.name, content, lambda content: _with_ops(content, machine))])
 
 
 def whole(machine: Callable[[dict[str, Any]], str]) -> str:
@@ -102,8 +101,7 @@ def whole(machine: Callable[[dict[str, Any]], str]) -> str:
             shapes = ', '.join('x'.join(map(str, shape)) or 'one number' for shape in alone.values()) if isinstance(alone, dict) else alone
             lines.append(f"| {row['config']} | {ops} | {'PASS' if row['passed'] else row['reason']} | {len(row['samples'])} | "
                          f"{f'{max(errors):.1e}{last}' if errors else '-'} | {shapes} | {row['seconds']} |")
-        commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
-        sources.append(f'`{name}`: {machine(content)}; rows of {commits}')
+        sources.append(_source(name, content, machine))
     return '\n'.join([*lines, '', '; '.join(sources)])
 
 
@@ -118,10 +116,7 @@ def whole_by_format(machine: Callable[[dict[str, Any]], str]) -> str:
     for row in content['rows']:
         cells = [str(row.get('formats', {}).get(name, row.get('reason', 'not run'))).partition(':')[0] for name in formats]
         lines.append(f"| {row['config']} | {' | '.join(cells)} | {len(row.get('samples', []))} | {row.get('seconds', '-')} |")
-    reasons = [f'* {row["config"]}, {name}: {reason}' for row in content['rows'] for name, reason in row.get('formats', {}).items()
-               if reason != 'PASS']
-    commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
-    return '\n'.join([*lines, '', *reasons, *([''] if reasons else []), f'`{place.name}`: {machine(content)}; rows of {commits}'])
+    return '\n'.join([*lines, '', *_reasons(content), _source(place.name, content, machine)])
 
 
 def trained(machine: Callable[[dict[str, Any]], str]) -> str:
@@ -131,19 +126,19 @@ def trained(machine: Callable[[dict[str, Any]], str]) -> str:
         return 'not run'
     content = json.loads(place.read_text())
     formats = list(dict.fromkeys(name for row in content['rows'] for name in row.get('formats', {})))
+    untrained: list[str] = []
     columns = ('config of mmdet', 'steps', 'mAP of boxes', *formats, 'detections in a picture or batch', 'most that eager is unsure of')
     lines = [f"| {' | '.join(columns)} |", '| --- ' * len(columns) + '|']
     for row in content['rows']:
         if 'formats' not in row:
-            lines.append(f"| {row['name']} |" + ' - |' * (len(columns) - 1) + f" {row['reason']}")
+            untrained.append(f"* {row['name']}: {row['reason']}")
             continue
         cells = [row['formats'].get(name, 'not run').partition(':')[0] for name in formats]
+        unsure = '-' if row['most_unsure'] is None else f"{row['most_unsure']:.1%}"
         lines.append(f"| {row['config']} | {row['steps']} | {row['mean_average_precision']['bbox']:.1f} | {' | '.join(cells)} | "
-                     f"{' to '.join(map(str, row['detections']))} | {row['most_unsure']:.1%} |")
-    reasons = [f"* {row['config']}, {name}: {reason}" for row in content['rows'] for name, reason in row.get('formats', {}).items()
-               if reason != 'PASS']
-    commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
-    return '\n'.join([*lines, '', *reasons, *([''] if reasons else []), f'`{place.name}`: {machine(content)}; rows of {commits}'])
+                     f"{' to '.join(map(str, row['detections']))} | {unsure} |")
+    lines += ['', 'Could not be trained or compared:', '', *untrained] if untrained else []
+    return '\n'.join([*lines, '', *_reasons(content), _source(place.name, content, machine)])
 
 
 def in_aotinductor(machine: Callable[[dict[str, Any]], str]) -> str:
@@ -156,8 +151,19 @@ def in_aotinductor(machine: Callable[[dict[str, Any]], str]) -> str:
     passed = [name for name, result in results.items() if result == 'PASS']
     lines = [f"{len(passed)} of {len(results)} pass: {', '.join(passed)}.", '']
     lines += [f'* {name}: {result}' for name, result in results.items() if result != 'PASS']
-    commits = ', '.join(sorted({row['commit'] for row in content['rows']}))
-    return '\n'.join([*lines, f'`{place.name}`: {machine(content)}; rows of {commits}'])
+    return '\n'.join([*lines, _source(place.name, content, machine)])
+
+
+def _reasons(content: dict[str, Any]) -> list[str]:
+    """Return a line for each format of a config that does not pass, and an empty one after them."""
+    lines = [f"* {row['config']}, {name}: {reason}" for row in content['rows'] for name, reason in row.get('formats', {}).items()
+             if reason != 'PASS']
+    return [*lines, *([''] if lines else [])]
+
+
+def _source(name: str, content: dict[str, Any], machine: Callable[[dict[str, Any]], str]) -> str:
+    """Return where a file of results was recorded, and at which commits."""
+    return f"`{name}`: {machine(content)}; rows of {', '.join(sorted({row['commit'] for row in content['rows']}))}"
 
 
 def _with_ops(content: dict[str, Any], machine: Callable[[dict[str, Any]], str]) -> str:

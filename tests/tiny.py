@@ -119,6 +119,14 @@ def seeded(name: str) -> nn.Module:
     return model
 
 
+def mask_classifier(name: str, *, panoptic: bool, instance: bool, **export: Any) -> tuple[Config, nn.Module]:
+    """Return config and seeded model of a mask classifier of mmdet whose `test_cfg` asks for panoptic maps, for instances or for both."""
+    cfg, model = tiny(name, **export), deepcopy(seeded(name))
+    for settings in (cfg.model.test_cfg, model.test_cfg, model.panoptic_fusion_head.test_cfg):
+        settings.update(panoptic_on=panoptic, instance_on=instance, semantic_on=False, max_per_image=20)
+    return cfg, model
+
+
 def readouts_of(name: str) -> Path:
     return Path(__file__).parent / 'data' / 'seeded' / f'{name}.pth'
 

@@ -1,17 +1,16 @@
 """Test panoptic and instance decisions, from tensor operations, against mmdet's own."""
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 
 from mmexport.adapters import MaskClassification, build_adapter
 from mmexport.adapters.panoptic.boxes import boxes_of
 from mmexport.checker.compare import compare
+from mmexport.checker.comparison import Comparison
 from mmexport.inputs.synthetic import picture
 from mmexport.verification.test_step import run_test_step_on
-from tests.tiny import SHAPE, seeded
+from tests.tiny import SHAPE, mask_classifier, seeded
 
 
 def test_panoptic_thresholds_fall_as_upstreams_python_loop_does() -> None:
@@ -48,19 +47,19 @@ def test_boxes_of_masks() -> None:
 @pytest.mark.parametrize('panoptic', [False, True])
 def test_instances_are_those_of_test_step(name: str, panoptic: bool) -> None:
     """No config of mmdet asks MaskFormer for instances; its head gives them."""
-    model = copy.deepcopy(seeded(name))
-    for settings in (model.test_cfg, model.panoptic_fusion_head.test_cfg):
-        settings.update(panoptic_on=panoptic, instance_on=True, semantic_on=False, max_per_image=20)
-    adapter = build_adapter(model)
+    adapter = build_adapter(mask_classifier(name, panoptic=panoptic, instance=True)[1])
     specs = [spec.as_dict() for spec in adapter.specs]
     image = picture((2, 3, *SHAPE[2:]), 3, adapter)
     with torch.no_grad():
         raw, recorded = adapter.run_with_evidence(image)
         expected = dict(zip([spec['name'] for spec in specs], adapter.final(raw, image), strict=True))
         read = adapter.read(run_test_step_on(adapter, image))
+        evidence = adapter.evidence(raw, image, recorded)
+
+    def compared(outputs: dict[str, torch.Tensor]) -> list[Comparison]:
+        return compare(specs, expected, [outputs[spec['name']] for spec in specs], evidence, sample='', stage='')
+
     assert int(expected['num'].min()) > 5 and ('panoptic' in expected) is panoptic
-    rows = compare(specs, expected, [read[spec['name']] for spec in specs], adapter.evidence(raw, image, recorded), sample='', stage='')
+    rows = compared(read)
     assert {row.output for row in rows} >= {'instances'} and all(row.passed for row in rows), rows
-    wrong = {**read, 'labels': read['labels'] + 1}
-    assert not all(row.passed for row in compare(specs, expected, [wrong[spec['name']] for spec in specs],
-                                                 adapter.evidence(raw, image, recorded), sample='', stage=''))
+    assert not all(row.passed for row in compared({**read, 'labels': read['labels'] + 1}))
