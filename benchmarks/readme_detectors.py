@@ -127,7 +127,8 @@ def trained(machine: Callable[[dict[str, Any]], str]) -> str:
     content = json.loads(place.read_text())
     formats = list(dict.fromkeys(name for row in content['rows'] for name in row.get('formats', {})))
     untrained: list[str] = []
-    columns = ('config of mmdet', 'steps', 'mAP of boxes', *formats, 'detections in a picture or batch', 'most that eager is unsure of')
+    columns = ('config of mmdet', 'steps', 'mAP of boxes', 'mAP of masks', *formats, 'detections in a picture or batch',
+               'most that eager is unsure of')
     lines = [f"| {' | '.join(columns)} |", '| --- ' * len(columns) + '|']
     for row in content['rows']:
         if 'formats' not in row:
@@ -135,7 +136,9 @@ def trained(machine: Callable[[dict[str, Any]], str]) -> str:
             continue
         cells = [row['formats'].get(name, 'not run').partition(':')[0] for name in formats]
         unsure = '-' if row['most_unsure'] is None else f"{row['most_unsure']:.1%}"
-        lines.append(f"| {row['config']} | {row['steps']} | {row['mean_average_precision']['bbox']:.1f} | {' | '.join(cells)} | "
+        scores = [row['mean_average_precision'].get(kind) for kind in ('bbox', 'segm')]
+        cells = ['-' if score is None else f'{score:.1f}' for score in scores] + cells
+        lines.append(f"| {row['config']} | {row['steps']} | {' | '.join(cells)} | "
                      f"{' to '.join(map(str, row['detections']))} | {unsure} |")
     lines += ['', 'Could not be trained or compared:', '', *untrained] if untrained else []
     return '\n'.join([*lines, '', *_reasons(content), _source(place.name, content, machine)])
