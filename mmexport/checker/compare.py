@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .comparison import ALL, COUNT, DEFAULT_TOLERANCE, Comparison
+from .comparison import ALL, COUNT, DEFAULT_TOLERANCE, Comparison, limit_of
 from .kinds import kind_of
 from .reduced import FULL, REDUCED
 
@@ -17,6 +17,8 @@ Tensors = Mapping[str, Tensor]
 
 # Rows of which the evidence tells whether rounding may change them: what noise does to those of one sample excuses none of another.
 OF_ONE_SAMPLE = ('detections',)
+# What the evidence allows of them, in the unit of the value; the tolerance makes it, and what makes that wider does so with these.
+SLACKS = ('row_slack', 'mask_slack', 'maybe_slack', 'maybe_box_slack')
 # Endings of keys in the floors.
 LOST, MEDIAN, ROUNDING = ': lost', ': median', ': rounding'
 
@@ -32,7 +34,7 @@ def median_key(name: str) -> str:
 
 
 def rounding_key(name: str) -> str:
-    """Return the key in the floors of eager's distance from float64. It is a sample's own, and counts for no other."""
+    """Return the key in the floors of what rounding changes in eager. It is a sample's own, and counts for no other."""
     return name + ROUNDING
 
 
@@ -82,8 +84,12 @@ def compare(specs: Sequence[Spec], expected: Tensors, actual: Sequence[Tensor], 
             groups.setdefault(kind, []).append(name)
         else:
             rows.append(row(name, kind, **kind_of(kind).compare([name], expected, by_name, evidence, tolerance, clear)))
-    return rows + [row(kind_of(kind).ROW, kind, **kind_of(kind).compare(group, expected, by_name, evidence, tolerance, clear))
-                   for kind, group in groups.items()]
+    for kind, group in groups.items():
+        together = kind_of(kind).ROW
+        wider = limit_of(tolerance, (floors or {}).get(rounding_key(together), 0.0)) / tolerance if together in OF_ONE_SAMPLE else 1.0
+        allowed = {name: value * wider if name in SLACKS else value for name, value in evidence.items()}
+        rows.append(row(together, kind, **kind_of(kind).compare(group, expected, by_name, allowed, tolerance * wider, clear)))
+    return rows
 
 
 def unclear(specs: Sequence[Spec], expected: Tensors, evidence: Tensors, floors: Mapping[str, float], tolerance: float) -> str | None:

@@ -16,7 +16,7 @@ SLACK = 0.02
 WORST = 1e-2
 # Times the tolerance that the median may be off at most, however ill-conditioned the model is.
 FAR = 5.0
-# Times eager's own distance from float64 that a file may be from eager: it rounds as much, and in another way.
+# Times what eager's own rounding changes that a file may be from eager: it rounds as much, and in another way.
 BOTH = 2.0
 
 # The kind of a row that stands for an input which the file refuses.
@@ -27,6 +27,11 @@ WRITES = 'writes'
 COUNT = 'count'
 # The output of such a row, and of a row for the raw outputs of an input.
 ALL, RAW = '(all)', '(raw)'
+
+
+def limit_of(tolerance: float, rounding: float) -> float:
+    """Return what a value may be off where eager's own rounding changes it by `rounding`; both are relative to the scale."""
+    return min(max(tolerance, BOTH * rounding), FAR * tolerance)
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,8 @@ class Comparison:
         lost: share of instances that were not found again, and `lost_floor` what noise of 1e-6 loses of eager's: one that is lost is not
             excused by others that are a little off.
         median_floor: the largest median error of eager under noise of 1e-6; where it is over the tolerance, the model is ill-conditioned.
-        rounding: how far this output of eager is from that of the same model in float64; only computed where a file is a little off.
+        rounding: how far this output of eager is from that of the same model in float64, or on other kernels of torch, whichever is more;
+            only computed where a file is a little off.
         metrics: figures in the task's own terms.
         precision: what the file computes in; below float32 other rules hold, see `mmexport.checker.reduced`.
         again: of the traced sample's second call, after all others.
@@ -93,7 +99,7 @@ class Comparison:
     @property
     def limit(self) -> float:
         """Return what each value may be off: the tolerance, or what rounding does to eager if that is more."""
-        return min(max(self.tolerance, BOTH * self.rounding), FAR * self.tolerance)
+        return limit_of(self.tolerance, self.rounding)
 
     @property
     def rule(self) -> str:

@@ -122,7 +122,7 @@ def recomputed_floors(adapter: Adapter, samples: Sequence[Sample], checks: Seque
         return None
     closer = list(samples)
     if off:
-        with step(f'Running eager in float64 on {counted(len(off), "input")}', RUNNING):
+        with step(f'Running eager in float64, and on other kernels, on {counted(len(off), "input")}', RUNNING):
             closer = [replace(sample, floors={**sample.floors, **roundings_of(adapter, sample, device, tolerance)})
                       if sample.name in off else sample for sample in closer]
     if jumping:

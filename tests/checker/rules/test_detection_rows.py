@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mmexport.checker.check import EAGER, IN_ORDER
+from mmexport.checker.compare import compare, lost_key, rounding_key
 from mmexport.checker.comparison import Comparison
 from mmexport.checker.kinds import detections, dets
 from mmexport.checker.rules.detection_rows import compare_detections
@@ -104,6 +105,22 @@ def test_a_score_may_be_off_by_what_its_logit_may() -> None:
     slack = torch.full((1, 40), 1e-3)
     assert beyond(FAULTS['scores off'], row_slack=slack) == 0
     assert beyond(FAULTS['scores off'], row_slack=slack / 100) > 0
+
+
+@pytest.mark.parametrize(('fault', 'rounding', 'passes'), [
+    ('a little off', 1.2e-4, True), ('a little off', 0.0, False), ('a little off', 0.7e-4, False), ('boxes 2 px off', 1.0, False),
+    ('labels shifted by one', 1.2e-4, False), ('one box dropped', 1.2e-4, False), ('a box more', 1.2e-4, False)])
+def test_rows_may_be_off_by_twice_what_rounding_changes(fault: str, rounding: float, passes: bool) -> None:
+    """A box is off by twice the tolerance, a score by twice what its logit's tolerance does to it."""
+    little = changed('boxes', lambda boxes: boxes + 2e-4 * boxes.max())
+    little['scores'] = little['scores'] - 2e-3 * (little['scores'] > 0)
+    actual, slack = {**FAULTS, 'a little off': little}[fault], torch.full((1, 40), 1e-3)
+    specs = [dict(name=name, kind='detections') for name in found()]
+    row, = compare(specs, found(), [*actual.values()], dict(row_slack=slack), sample='s', stage='t',
+                   floors={rounding_key('detections'): rounding, lost_key('detections'): 0.0})
+    assert row.passed is passes, row.reason
+    # What it is off by is told in the unit of the usual limits.
+    assert fault != 'a little off' or float(row.max_rel or 0) == pytest.approx(2e-4, rel=0.1)
 
 
 def test_only_a_row_of_which_eager_is_unsure_may_be_missing() -> None:
