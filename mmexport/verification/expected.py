@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..adapters import Adapter
 from ..checker.check import EAGER
-from ..checker.compare import OF_ONE_SAMPLE, output_of
+from ..checker.compare import OF_ONE_SAMPLE
 from ..checker.samples import Sample
 from ..inputs.real_image import PHOTOGRAPH
 from ..inputs.shapes import SAME
@@ -36,8 +36,6 @@ JUMPING = 0.5
 CLOSER_TOLERANCE = 0.5
 # A floor beyond this share is worth a few runs with other noise on small inputs (of so many numbers).
 JUMPS, CALMER, SMALL = 0.01, 3, 3 * 100_000
-# Floors of other inputs, times this, are what an input that is made may have.
-MORE = 2.0
 
 
 def expect(adapter: Adapter, images: Mapping[str, Tensor], tolerance: float, noises: int, runs: NetworkRuns, *,
@@ -78,15 +76,6 @@ def _expected(adapter: Adapter, name: str, image: Tensor, runs: NetworkRuns) -> 
     run = run_eager(adapter, runs, name, 'eager', image)
     return Sample(name, image.cpu().clone(), run.outputs, run.evidence, raw=run.raw, raw_evidence=run.raw_evidence,
                   inputs=inputs_by_name(adapter, image))
-
-
-def jumps_beyond(sample: Sample, others: Sequence[Sample]) -> list[str]:
-    """Return the outputs of `sample` that noise moves much more than in `others`. Its floors would excuse as much in all of them.
-
-    Such an input is also no use for itself: a right file may jump there by more than any floor excuses.
-    """
-    known = model_floors(others)
-    return sorted({output_of(name) for name, floor in sample.floors.items() if floor > max(JUMPS, MORE * known.get(name, 0.0))})
 
 
 def _jumps(sample: Sample) -> bool:

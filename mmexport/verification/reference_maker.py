@@ -22,9 +22,8 @@ from ..inputs.shapes import SAME, TRACED, Plan, open_axes
 from ..inputs.synthetic import PLAIN, picture, plain_picture
 from ..utils.progress import RUNNING, Progress, counted
 from .branch_search import BranchSearch
-from .expected import expect, jumps_beyond
+from .expected import expect
 from .network_runs import NetworkRuns
-from .noise_floor import NOISE
 from .reference import Reference
 from .test_step import PipelineCheck, check_sample, check_slid, why_not_run
 
@@ -117,7 +116,7 @@ class ReferenceMaker:
         if not images:
             return []
         with self.step(f'Running eager on {counted(len(images), "input")} on which more classes are decided', RUNNING):
-            return [sample for sample in self._expect(images) if self._decides_clearly(sample) and self._is_calm(sample, samples)]
+            return [sample for sample in self._expect(images, as_given=images) if self._decides_clearly(sample)]
 
     def _without_rows(self, samples: Sequence[Sample]) -> list[Sample]:
         """Return a plain picture on which eager finds nothing, if no sample is one and there is one."""
@@ -143,13 +142,6 @@ class ReferenceMaker:
         if problem:
             self.step.note(f'{sample.name}: not used: {problem}')
         return problem is None
-
-    def _is_calm(self, sample: Sample, others: Sequence[Sample]) -> bool:
-        """Return whether noise moves eager not much more on `sample`, an input of ours, than on `others`; note it if not."""
-        raised = jumps_beyond(sample, others)
-        if raised:
-            self.step.note(f'{sample.name}: not used: noise of {NOISE} moves {", ".join(raised)} of eager there more than on other inputs')
-        return not raised
 
     def _decided_classes(self, sample: Sample) -> frozenset[int]:
         image = self.adapter.network_inputs(sample.image.to(self.device))[0]
