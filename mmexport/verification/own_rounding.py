@@ -25,7 +25,7 @@ from .choices import choices_of
 
 
 def a_little_off(rows: Iterable[Comparison]) -> set[str]:
-    """Return the samples of which a continuous output, or a detection, is off by what rounding may explain."""
+    """Return the samples with a continuous output, or a detection, that rounding may explain."""
     return {row.sample for row in rows if row.stage == EAGER and not row.passed and not row.problem and _measured(row)
             and row.max_rel is not None and row.max_rel <= FAR * row.tolerance}
 
