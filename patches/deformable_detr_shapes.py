@@ -86,7 +86,7 @@ def _far_from_ends(centres: Tensor, side: Any) -> Tensor:
     """Return whether centres are more than a hundredth of the side from both ends.
 
     Upstream compares quotients with 0.01 and 0.99. The last row of 50 (a picture of 800 at stride 16) is at 49.5 / 50: in a file of
-    OpenVINO 2026.4 that was less than 0.99, and 860 of 900 queries had another place than in eager. Products of whole numbers are exact.
+    OpenVINO 2026.4 that was less than 0.99, and most queries of DINO had other places than in eager. Products of whole numbers are exact.
     """
     return (100 * centres - side > 0) & (100 * centres - 99 * side < 0)
 
