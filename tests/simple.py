@@ -32,6 +32,7 @@ class Simple:
         self.specs = [SPEC] if outputs == 'raw' else [LABEL]
         self.runs: list[Tensor] = []
         self.choices: tuple[str, ...] = ()
+        self.free_choices: tuple[str, ...] = ()
         self.followed: Mapping[str, Tensor] = {}
         self.change: Callable[[Tensor, Tensor], Tensor] = lambda image, logits: logits
 

@@ -153,6 +153,11 @@ class Adapter(DataSamples, nn.Module):
         """Return the names of raw outputs that are choices, which `following` can replace."""
         return tuple(spec.name for spec in self.raw_specs if getattr(kind_of(spec.kind), 'CHOICE', False))
 
+    @property
+    def free_choices(self) -> tuple[str, ...]:
+        """Return those that eager makes anew where a floor is computed, see `mmexport.checker.kinds`."""
+        return tuple(spec.name for spec in self.raw_specs if getattr(kind_of(spec.kind), 'FREE', False))
+
     @contextmanager
     def with_raw(self) -> Iterator[tuple[OutputSpec, ...]]:
         """Let `forward` return the raw outputs after the decisions; yield the specs of all of them.

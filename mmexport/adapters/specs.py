@@ -53,7 +53,7 @@ class OutputSpec:
         return asdict(self)
 
 
-def mask_specs() -> tuple[OutputSpec, ...]:
+def mask_specs() -> tuple[OutputSpec, OutputSpec]:
     """Return the specs of the raw outputs of a mask classifier, semantic or panoptic."""
     return (OutputSpec('cls_logits', 'float32', ('batch', 'query', 'class'), 'queries'),
             OutputSpec('mask_logits', 'float32', ('batch', 'query', 'h', 'w'), 'queries'))

@@ -13,20 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .admission import Refusal
-from .compare import compare, own_floors
-from .comparison import ALL, COUNT, RAW, REFUSED, WRITES, Comparison
-from .files import Runner, add_runner, load, reason_of, runner_of, stale
+from .comparison import ALL, COUNT, EAGER, Comparison
+from .files import Runner, add_runner, load, runner_of, stale
 from .foreign import SCHEMA, refuse_foreign, schema_of
 from .judging import judge_samples
-from .kinds import kind_of
-from .reduced import FULL
-from .samples import Sample, read_samples, same_shapes
+from .one_sample import all_of, check_raw, check_sample, gives_choices, on_device
+from .samples import read_samples, same_shapes
 from .timing import typical
-
-EAGER, PATCHED = 'artifact vs eager', 'artifact vs patched'
-# Added to the evidence of a file. Upstream's own ``test_step`` may give rows in an order that the adapter does not keep.
-IN_ORDER = {'in_order': torch.tensor(True)}
 
 
 def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | None = None, trust: bool = False,
@@ -34,7 +27,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     """Check one folder and return rows, reasons and times as JSON-able data; `verdict` says whether it passes.
 
     `choices` of the result are those of the file where they are right and eager chose otherwise (see `mmexport.checker.kinds.places`), by
-    sample and output.
+    sample and output; `floors_count` says whether floors excuse anything in it.
 
     Args:
         raw: a folder with the same graph before its raw outputs were cut off; they are compared too.
@@ -63,7 +56,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     if schema_of(manifest) < SCHEMA:
         result['older'] = f'its manifest has schema {schema_of(manifest)}, which declares no ranges of sizes: only its samples are checked'
     if hidden := [name for name in manifest.get('choices', []) if name not in {spec['name'] for spec in manifest['outputs']}]:
-        result['chooses'] = (f'the file computes from {", ".join(hidden)}, which ties of scores decide and it does not give: a right file '
+        result['chooses'] = (f'the file computes from {", ".join(hidden)}, which rounding may decide and it does not give: a right file '
                              'can differ on another machine than the one it was exported on. Export it there: that check follows choices')
     samples, extra = read_samples(samples_file)
     if not samples:
@@ -71,29 +64,32 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     started = time.perf_counter()
     runner = load(folder, manifest, device)
     result['load_s'] = time.perf_counter() - started
+    # Eager follows the choices of such a file, and has nothing left to jump by.
+    result['floors_count'] = raw is None or not gives_choices(raw, manifest)
+    limits = extra if result['floors_count'] else {**extra, 'floors': {}}
     rows: list[Comparison] = []
     choices: dict[str, dict[str, Any]] = {}
     for sample in samples:
-        rows += _check_sample(runner, sample, manifest, extra, device, choices)
+        rows += check_sample(runner, sample, manifest, limits, device, choices)
     result['rows'] = [row.as_dict() for row in rows]
     result['run_s'] = time.perf_counter() - started - result['load_s']
     result['facts'] = dict(facts(runner.runner)) if (facts := getattr(runner_of(manifest), 'facts', None)) else {}
     if all(row.problem is None for row in rows):
-        inputs = _on(device, samples[0])
+        inputs = on_device(device, samples[0])
         with torch.no_grad():
             result['p50_s'] = typical(lambda: runner(*inputs), device)
         # A file that keeps state between calls shows it in the last of them.
         called = time.perf_counter()
         smallest = min(samples[1:] or samples, key=lambda sample: sample.image.numel())
-        last_outputs, copies = _outputs_and_copies(runner, _on(device, smallest))
+        last_outputs, copies = _outputs_and_copies(runner, on_device(device, smallest))
         result['last_s'] = time.perf_counter() - called
-        again = _check_sample(runner, samples[0], manifest, extra, device)
+        again = check_sample(runner, samples[0], manifest, limits, device)
         if not all(torch.equal(one, other) for one, other in zip(last_outputs, copies, strict=True)):
             problem = 'its outputs lie in memory that its next call overwrites'
             again.append(Comparison(samples[0].name, ALL, EAGER, COUNT, extra['tolerance'], problem=problem))
         result['rows'] += [replace(row, again=True).as_dict() for row in again if row.stage == EAGER and not row.passed]
     if raw is not None:
-        result['rows'] += [row.as_dict() for row in _check_raw(raw, samples, extra, device, choices)]
+        result['rows'] += [row.as_dict() for row in check_raw(raw, samples, limits, device, choices)]
     result['choices'] = choices
     # A folder keeps the samples that fit its size limit; it may lack two of one shape.
     judged = judge_samples(manifest, samples, extra)
@@ -119,72 +115,11 @@ def verdict(result: dict[str, Any]) -> str | None:
     return None
 
 
-def _check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra: dict[str, Any],
-                  device: torch.device, choices: dict[str, dict[str, Any]] | None = None) -> list[Comparison]:
-    common: dict[str, Any] = dict(sample=sample.name, floors={**extra['floors'], **own_floors(sample.floors)},
-                                  tolerance=extra['tolerance'], precision=manifest.get('precision', FULL))
-    try:
-        inputs = _on(device, sample)
-        with torch.no_grad():
-            outputs = _cpu(runner(*inputs))
-        if not all(torch.equal(tensor.cpu(), original) for tensor, original in zip(inputs, sample.file_inputs, strict=True)):
-            problem = 'it writes into its input, so that the next user of that tensor gets something else'
-            return [Comparison(sample.name, ALL, EAGER, WRITES, extra['tolerance'], problem=problem)]
-    except Refusal as exc:
-        return [Comparison(sample.name, ALL, EAGER, REFUSED, extra['tolerance'], problem=f'refused, and eager takes it: {exc}')]
-    except Exception as exc:  # Any exception of the file is a failure of the file, and is reported as one.
-        problem = f'the file raised {type(exc).__name__}: {reason_of(exc)}'
-        return [Comparison(sample.name, ALL, EAGER, COUNT, extra['tolerance'], problem=problem)]
-    rows = compare(manifest['outputs'], sample.expected, outputs, {**sample.evidence, **IN_ORDER}, stage=EAGER, **common)
-    if choices is not None and len(outputs) == len(manifest['outputs']):
-        kinds = {spec['kind'] for spec in manifest['outputs'] if getattr(kind_of(spec['kind']), 'CHOICE', False)}
-        own = {spec['name']: output for spec, output in zip(manifest['outputs'], outputs, strict=True) if spec['kind'] in kinds}
-        judged = [row.passed for row in rows if row.kind in kinds]
-        changed = any(name in sample.expected and not torch.equal(sample.expected[name], output) for name, output in own.items())
-        if changed and judged and all(judged):
-            choices[sample.name] = {name: output.tolist() for name, output in own.items()}
-    if sample.patched:
-        rows += compare(manifest['outputs'], sample.patched, outputs, sample.evidence, stage=PATCHED, **common)
-    return rows
-
-
-def _check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], device: torch.device,
-               choices: dict[str, dict[str, Any]]) -> list[Comparison]:
-    """Compare the raw outputs of the graph that the file was cut from. Only some samples have them."""
-    manifest = json.loads((folder / 'manifest.json').read_text())
-    reason = stale(folder, manifest)
-    if reason:
-        return [Comparison(ALL, RAW, EAGER, COUNT, extra['tolerance'], problem=reason)]
-    runner = load(folder, manifest, device)
-    count = len(manifest['raw'])
-    rows: list[Comparison] = []
-    for sample in samples:
-        if sample.raw:
-            plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, floors=sample.floors, inputs=sample.inputs)
-            raw_rows = _check_sample(lambda *inputs: tuple(_all(runner(*inputs)))[-count:], plain,
-                                  {**manifest, 'outputs': manifest['raw']}, extra, device, choices)
-            rows += [replace(row, output=RAW) if row.output == ALL else row for row in raw_rows]
-    return rows
-
-
-def _on(device: torch.device, sample: Sample) -> tuple[Tensor, ...]:
-    """Return copies of the sample's inputs on `device`."""
-    return tuple(tensor.to(device, copy=True) for tensor in sample.file_inputs)
-
-
 def _outputs_and_copies(runner: Runner, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Return the outputs of one call, and copies of them made right away."""
     with torch.no_grad():
-        outputs = [output for output in _all(runner(*inputs)) if isinstance(output, Tensor)]
+        outputs = [output for output in all_of(runner(*inputs)) if isinstance(output, Tensor)]
     return outputs, [output.clone() for output in outputs]
-
-
-def _cpu(outputs: Any) -> tuple[Tensor, ...]:
-    return tuple(output.cpu() if isinstance(output, Tensor) else output for output in _all(outputs))
-
-
-def _all(outputs: Any) -> Sequence[Any]:
-    return outputs if isinstance(outputs, (tuple, list)) else (outputs,)
 
 
 def _exact_arithmetic() -> None:

@@ -19,6 +19,8 @@ FAR = 5.0
 # Times what eager's own rounding changes that a file may be from eager: it rounds as much, and in another way.
 BOTH = 2.0
 
+# What a row compares: a file with eager, or with eager under patches.
+EAGER, PATCHED = 'artifact vs eager', 'artifact vs patched'
 # The kind of a row that stands for an input which the file refuses.
 REFUSED = 'refused'
 # The kind of a row that stands for an input into which the file writes.

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from .check import EAGER, check, reason_of, verdict
-from .comparison import Comparison
+from .check import check, verdict
+from .comparison import EAGER, Comparison
 from .exit_codes import ENVIRONMENT, FAILED, PASSED, WRONG_INPUT
+from .files import reason_of
 from .kinds import add_kind
 from .options import parse
 

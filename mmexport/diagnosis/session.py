@@ -14,9 +14,8 @@ from ..adapters import Adapter
 from ..backends import Backend
 from ..backends.examples import AXIS
 from ..branches import Branches
-from ..checker.check import EAGER
 from ..checker.compare import unclear
-from ..checker.comparison import COUNT, REFUSED, WRITES, Comparison
+from ..checker.comparison import COUNT, EAGER, REFUSED, WRITES, Comparison
 from ..checker.reduced import FULL, REDUCED, STANDS_OUT
 from ..checker.samples import Sample
 from ..errors import Fact, LoweringError, first_line

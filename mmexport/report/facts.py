@@ -8,8 +8,7 @@ from typing import Any
 
 from ..artifact import Artifact
 from ..branches import Branches
-from ..checker.check import EAGER
-from ..checker.comparison import Comparison
+from ..checker.comparison import EAGER, Comparison
 from ..device import Audit
 from ..diagnosis import Diagnosis
 from ..inputs.shapes import Plan

@@ -7,8 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..artifact import FAILED, Artifact
-from ..checker.check import EAGER
-from ..checker.comparison import REFUSED, Comparison
+from ..checker.comparison import EAGER, REFUSED, Comparison
 from ..checker.reduced import FULL, rule
 from ..utils.line import Line
 from ..utils.progress import counted
@@ -109,8 +108,8 @@ def _remarks(report: Report, artifact: Artifact, check: Verification) -> Iterato
     if precision != FULL:
         yield rule(precision)
     if check.moved:
-        yield from wrap(f'at most {max(check.moved.values())} of its choices of queries are not those of eager, where scores or overlaps '
-                        f'are equal to rounding: eager took those of the file on {counted(len(check.moved), "input")}', 78)
+        yield from wrap(f'at most {max(check.moved.values())} of its choices (of queries, or of cells that they attend to) are not those '
+                        f'of eager, and follow from rounding: eager took those of the file on {counted(len(check.moved), "input")}', 78)
     for row in check.rows:
         if row.stage == EAGER and row.passed and row.rounding and row.max_rel is not None and row.max_rel > row.tolerance:
             yield from wrap(f'{row.output} on {row.input_name} is {row.max_rel:.1e} off, and passes: eager itself is {row.rounding:.1e} '

@@ -145,7 +145,7 @@ def _facts(report: Report) -> dict[str, Any]:
 
 
 def _result(report: Report, backend: str) -> Result:
-    from ..checker.check import EAGER
+    from ..checker.comparison import EAGER
     if backend in report.failures:
         return dict(passed=False, reason=report.failures[backend])
     artifact, check = next((a, c) for a, c in zip(report.artifacts, report.checks, strict=True) if a.backend == backend)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..adapters import Adapter
+from ..checker.packing import unpacked
 from ..checker.samples import Sample
 from .eager_run import run_eager
 from .network_runs import NetworkRuns
@@ -16,10 +17,15 @@ from .network_runs import NetworkRuns
 NOT_RECORDED = 'eager follows the choices of a file'
 
 
-def choices_of(adapter: Adapter, sample: Sample) -> dict[str, Tensor]:
-    """Return what eager chose on `sample`, by output; {} if the model chooses nothing."""
+def choices_of(adapter: Adapter, sample: Sample, free: bool = True) -> dict[str, Tensor]:
+    """Return what eager chose on `sample`, by output; {} if the model chooses nothing.
+
+    Args:
+        free: with those that it chooses anew in runs for a floor, see `mmexport.checker.kinds`.
+    """
     outputs = {**sample.expected, **sample.raw}
-    return {name: outputs[name] for name in adapter.choices if name in outputs}
+    left_out = () if free else adapter.free_choices
+    return {name: outputs[name] for name in adapter.choices if name in outputs and name not in left_out}
 
 
 def following(adapter: Adapter, samples: Sequence[Sample], choices: Mapping[str, Mapping[str, Any]], device: torch.device) -> list[Sample]:
@@ -33,7 +39,7 @@ def following(adapter: Adapter, samples: Sequence[Sample], choices: Mapping[str,
 
 
 def _followed(adapter: Adapter, sample: Sample, chosen: Mapping[str, Any], device: torch.device, runs: NetworkRuns) -> Sample:
-    with adapter.following({name: torch.tensor(values) for name, values in chosen.items()}):
+    with adapter.following({name: unpacked(values) for name, values in chosen.items()}):
         run = run_eager(adapter, runs, sample.name, 'eager', sample.image.to(device))
     # What patched eager gave was computed from eager's own choice.
     return replace(sample, expected=run.outputs, evidence=run.evidence, patched={}, raw=run.raw if sample.raw else {},
@@ -42,5 +48,5 @@ def _followed(adapter: Adapter, sample: Sample, chosen: Mapping[str, Any], devic
 
 def moved(adapter: Adapter, samples: Sequence[Sample], choices: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Return how many of eager's choices the file did not make, by sample."""
-    return {sample.name: sum(int((torch.tensor(choices[sample.name][name]) != own).sum())
+    return {sample.name: sum(int((unpacked(choices[sample.name][name]) != own).sum())
                              for name, own in choices_of(adapter, sample).items()) for sample in samples if sample.name in choices}

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..checker.check import EAGER
 from ..checker.compare import OF_ONE_SAMPLE
+from ..checker.comparison import EAGER
 from ..checker.samples import Sample
 from ..inputs.real_image import PHOTOGRAPH
 from ..inputs.shapes import SAME
@@ -100,8 +100,8 @@ def _stable_sample(adapter: Adapter, sample: Sample, image: Tensor, trials: Iter
 
 def _floors(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[int], tolerance: float, runs: NetworkRuns,
             share: float = 1.0) -> dict[str, float]:
-    # The file's choices are followed, too: what noise makes eager choose otherwise excuses nothing.
-    with adapter.following(choices_of(adapter, sample)):
+    # The file's choices are followed, too: what noise makes eager choose otherwise excuses nothing, but in a file that does not give them.
+    with adapter.following(choices_of(adapter, sample, free=False)):
         return floors_of(adapter, sample, image, trials, tolerance, partial(run_eager, adapter, runs, sample.name), share)
 
 
@@ -136,7 +136,7 @@ def recomputed_floors(adapter: Adapter, samples: Sequence[Sample], checks: Seque
 def _jumping(samples: Sequence[Sample], checks: Sequence[Verification]) -> set[str]:
     """Return the samples whose errors a jump of the model may explain. An error in every sample is none."""
     floors = model_floors(samples)
-    suspects = {row.sample for check in checks for row in check.rows if row.stage == EAGER and not row.passed
+    suspects = {row.sample for check in checks if check.floors_count for row in check.rows if row.stage == EAGER and not row.passed
                 and not row.problem and replace(row, floor=max(floors.get(row.output, 0.0), JUMPING), median_floor=1.0,
                                                 lost_floor=JUMPING if row.output in OF_ONE_SAMPLE else row.lost_floor).passed}
     return set() if len(samples) > 1 and suspects == {sample.name for sample in samples} else suspects

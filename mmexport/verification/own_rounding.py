@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from ..adapters import Adapter
-from ..checker.check import EAGER
 from ..checker.compare import OF_ONE_SAMPLE, compare, rounding_key
-from ..checker.comparison import BOTH, FAR, WORST, Comparison
+from ..checker.comparison import BOTH, EAGER, FAR, WORST, Comparison
 from ..checker.samples import Sample
 from ..utils.randomness import fixed_seed
 from ..utils.skipped import skip

@@ -12,8 +12,8 @@ import torch
 
 from ..artifact import SAMPLES, Artifact
 from ..backends.building import backend_class
-from ..checker.check import EAGER, verdict
-from ..checker.comparison import ALL, COUNT, Comparison
+from ..checker.check import verdict
+from ..checker.comparison import ALL, COUNT, EAGER, Comparison
 from ..checker.judging import judge_samples
 from ..checker.kinds import other_kinds
 from ..checker.samples import Sample, write_samples
@@ -57,6 +57,11 @@ class Verification:
         """Return the choices of a file that differs, by sample and output. Only right ones that are not eager's own."""
         chosen = self.result.get('choices', {}) if self.result else {}
         return {name: choices for name, choices in chosen.items() if name in self.failed_samples}
+
+    @property
+    def floors_count(self) -> bool:
+        """Return whether floors excuse anything in this file; not where eager takes all that it chose."""
+        return bool(self.result and self.result.get('floors_count', True))
 
     def own(self, samples: Sequence[Sample]) -> list[Sample]:
         """Return `samples` as this file was compared with them."""

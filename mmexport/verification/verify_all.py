@@ -1,7 +1,7 @@
 """Verify all artifacts of one run."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,8 +39,7 @@ class ArtifactVerifier:
         """
         if not samples:
             return [Verification(artifact.backend, None) for artifact in artifacts], samples
-        # Of choices the raw outputs are small, and which ones the file made must be known of every input.
-        samples = samples if self.adapter.choices else _with_few_raw(samples)
+        samples = _with_few_raw(samples, self.adapter.choices)
         with self.step('Checking in a fresh process'):
             checks = [self._checked(artifact, samples, scratch, checker) for artifact in artifacts]
         closer = recomputed_floors(self.adapter, samples, checks, self.tolerance, self.device, self.step)
@@ -77,8 +76,13 @@ class ArtifactVerifier:
         return replace(check, eager_s=typical_seconds(self.adapter, samples[0].image.to(self.device)))
 
 
-def _with_few_raw(samples: list[Sample]) -> list[Sample]:
-    """Keep the raw outputs of the `RAW_SAMPLES` smallest inputs, the traced one aside: a wrong weight shows on every input."""
+def _with_few_raw(samples: list[Sample], choices: Collection[str]) -> list[Sample]:
+    """Keep the raw outputs of the `RAW_SAMPLES` smallest inputs, the traced one aside: a wrong weight shows on every input.
+
+    The `choices` among them are kept of all: which ones the file made must be known of every input.
+    """
     by_size = sorted(samples[1:], key=lambda sample: sample.image.numel())
     chosen = {sample.name for sample in by_size[:RAW_SAMPLES]}
-    return [sample if sample.name in chosen else replace(sample, raw={}, raw_evidence={}) for sample in samples]
+    return [sample if sample.name in chosen else replace(
+        sample, raw={name: output for name, output in sample.raw.items() if name in choices},
+        raw_evidence=sample.raw_evidence if choices else {}) for sample in samples]

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from mmexport.artifact import Artifact
-from mmexport.checker.check import EAGER, check, verdict
-from mmexport.checker.comparison import WRITES
+from mmexport.checker.check import check, verdict
+from mmexport.checker.comparison import EAGER, WRITES
 from mmexport.checker.samples import Sample, read_samples, write_samples
 from tests.checker.folders import (
     Both,

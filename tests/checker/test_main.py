@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from mmexport.artifact import Artifact
-from mmexport.checker.check import EAGER, _check_sample, check, reason_of, verdict
-from mmexport.checker.comparison import Comparison
+from mmexport.checker.check import check, verdict
+from mmexport.checker.comparison import EAGER, Comparison
+from mmexport.checker.files import reason_of
 from mmexport.checker.judging import judge_samples
 from mmexport.checker.main import main, table
+from mmexport.checker.one_sample import check_sample
 from mmexport.checker.samples import Sample
 from mmexport.errors import ConfigError, VerificationError
 from mmexport.export.publish import _refuse_what_was_changed
@@ -47,7 +49,7 @@ def test_choice_that_a_file_does_not_give_is_told_where_it_fails(module: torch.n
                                                                  capsys: pytest.CaptureFixture[str]) -> None:
     main([str(folder_of(module, tmp_path, choices=choices))])
     words = ' '.join(capsys.readouterr().out.split())
-    assert ('computes from places, which ties of scores decide' in words) == told
+    assert ('computes from places, which rounding may decide' in words) == told
 
 
 def test_file_changed_after_check_is_not_delivered(tmp_path: Path) -> None:
@@ -206,13 +208,13 @@ def test_check_sample_uses_the_precision() -> None:
     manifest = dict(outputs=[dict(name='logits', dtype='float32', kind='pixels')])
     extra = dict(tolerance=1e-4, floors={})
     for precision, passed in (({}, False), ({'precision': 'float16'}, True)):
-        row, = _check_sample(lambda image: (image + 1e-3,), sample, {**manifest, **precision}, extra, torch.device('cpu'))
+        row, = check_sample(lambda image: (image + 1e-3,), sample, {**manifest, **precision}, extra, torch.device('cpu'))
         assert row.passed == passed
 
 
 def test_outputs_that_are_no_tensors_are_reported() -> None:
     image = torch.rand(1, 3, 8, 8)
-    actual = _check_sample(lambda image: (image, 5), Sample('s', image, {'logits': image}), dict(
+    actual = check_sample(lambda image: (image, 5), Sample('s', image, {'logits': image}), dict(
         outputs=[dict(name='logits', dtype='float32', kind='pixels')]), dict(tolerance=1e-4, floors={}), torch.device('cpu'))
     assert [row.passed for row in actual] == [False]
     assert 'AttributeError' not in str(actual[0].reason)

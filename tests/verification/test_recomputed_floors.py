@@ -11,8 +11,7 @@ from torch import Tensor
 
 from mmexport import Exporter
 from mmexport.adapters import build_adapter
-from mmexport.checker.check import EAGER
-from mmexport.checker.comparison import Comparison
+from mmexport.checker.comparison import EAGER, Comparison
 from mmexport.utils.progress import Progress
 from mmexport.verification import noise_floor
 from mmexport.verification.expected import expect, recomputed_floors

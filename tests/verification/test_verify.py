@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from mmexport.artifact import Artifact
 from mmexport.backends.torchscript import runner as torchscript_runner
-from mmexport.checker.check import EAGER
-from mmexport.checker.comparison import Comparison
+from mmexport.checker.comparison import EAGER, Comparison
 from mmexport.checker.main import main
 from mmexport.checker.samples import Sample, read_samples
 from mmexport.verification.patched_eager import patched_rows

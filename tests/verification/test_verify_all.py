@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from mmexport.checker.check import EAGER
-from mmexport.checker.comparison import Comparison
+from mmexport.checker.comparison import EAGER, Comparison
 from mmexport.checker.samples import Sample
 from mmexport.utils.progress import Progress
 from mmexport.verification.verify import Verification

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from ...errors import UnsupportedModelError
 from ...ops.mask_statistics import MaskStatistics, mask_statistics, masks_at
 from ...registry import ADAPTERS
+from ..attention_masks import ATTENTION, SPEC, AttentionMasks, attention_masks, has_attention_masks
 from ..base import Adapter, OutputSpec
 from ..image_metas import image_metas
 from ..objectives import SEGMENTS, Objective, several_labels
@@ -24,7 +25,8 @@ from .objectives import panoptic_objective, segment_targets
 class MaskClassification(Adapter):
     """Give panoptic maps and instances of mmdet's mask classifiers.
 
-    ``raw``: `cls_logits` (N, Q, C+1) and `mask_logits` (N, Q, h, w) of the last decoder layer.
+    ``raw``: `cls_logits` (N, Q, C+1) and `mask_logits` (N, Q, h, w) of the last decoder layer. Of Mask2Former, ``final`` is checked with
+    `attention` (N, Q, cells) too, which no delivered file gives.
     ``final``, by the config's test_cfg: `panoptic` (N, H, W) int32 in mmdet's encoding (class + 1000 * instance, void =
     num_classes), and `boxes` (N, K, 4), `scores` (N, K), `labels` (N, K), `masks` (N, K, H, W), of which `num` (N) rows count.
 
@@ -37,6 +39,7 @@ class MaskClassification(Adapter):
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__(model, outputs, normalize)
+        self.attends = outputs == 'final' and has_attention_masks(model.panoptic_head)  # type: ignore[arg-type]
         cfg: Any = self.fusion.test_cfg or {}
         self.panoptic_on, self.instance_on = bool(cfg.get('panoptic_on', True)), bool(cfg.get('instance_on', False))
         if outputs == 'final' and cfg.get('semantic_on', False):
@@ -71,7 +74,7 @@ class MaskClassification(Adapter):
 
     @property
     def raw_specs(self) -> tuple[OutputSpec, ...]:
-        return mask_specs()
+        return (*mask_specs(), SPEC) if self.attends else mask_specs()
 
     @property
     def class_count(self) -> int:
@@ -96,14 +99,23 @@ class MaskClassification(Adapter):
         return [DetDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image)]
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        return self._run(image)[0]
+
+    def run_with_evidence(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        raw, attention = self._run(image)
+        return raw, attention.evidence()
+
+    def _run(self, image: Tensor) -> tuple[tuple[Tensor, ...], AttentionMasks]:
         from mmdet.structures import DetDataSample
         features = self.model.extract_feat(image)  # type: ignore[operator]
         samples = [DetDataSample(metainfo=meta) for meta in image_metas(image)]
-        cls_logits, mask_logits = self.model.panoptic_head(features, samples)  # type: ignore[operator]
-        return cls_logits[-1], mask_logits[-1]
+        head: Any = self.model.panoptic_head
+        with attention_masks(head, self.attends, self.followed.get(ATTENTION)) as attention:
+            cls_logits, mask_logits = head(features, samples)
+        return (cls_logits[-1], mask_logits[-1], *attention.outputs()), attention
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
-        cls_logits, mask_logits = raw
+        cls_logits, mask_logits = raw[:2]
         scores, classes, candidates = candidates_of(self.fusion, cls_logits)
         statistics = mask_statistics(mask_logits, image.shape[2:], winning_weights(scores, candidates), self.instance_on)  # type: ignore[arg-type]
         panoptic: tuple[Tensor, ...] = ()
@@ -132,7 +144,7 @@ class MaskClassification(Adapter):
         return boxes, scores, torch.where(thing, labels, torch.zeros_like(labels)), masks, count
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
-        cls_logits, mask_logits = raw
+        cls_logits, mask_logits = raw[:2]
         masks = enlarged(mask_logits, image)
         evidence: dict[str, Tensor] = {}
         if self.panoptic_on:
@@ -147,7 +159,7 @@ class MaskClassification(Adapter):
         from ...checker.rules.label_maps import renamed_after
         if not self.panoptic_on:
             return None
-        cls_logits, mask_logits = raw
+        cls_logits, mask_logits = raw[:2]
         masks = enlarged(mask_logits, image)
         padded = self.panoptic(cls_logits, masks)[0][:, :height, :width]
         cut, decisions = self.panoptic(cls_logits, masks[..., :height, :width])

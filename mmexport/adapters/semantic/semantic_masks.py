@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...registry import ADAPTERS
+from ..attention_masks import ATTENTION, SPEC, AttentionMasks, attention_masks, has_attention_masks
 from ..image_metas import image_metas
 from ..objectives import several_labels
 from ..specs import OutputSpec, mask_specs
@@ -16,11 +17,16 @@ from .segmentation import Segmentation
 class SemanticMasks(Segmentation):
     """Give label maps of mmseg's mask classifiers.
 
-    ``raw``: `cls_logits` (N, Q, C+1), `mask_logits` (N, Q, h, w) of the last decoder layer.
+    ``raw``: `cls_logits` (N, Q, C+1), `mask_logits` (N, Q, h, w) of the last decoder layer. Of Mask2Former, ``final`` is checked with
+    `attention` (N, Q, cells) too, which no delivered file gives.
     ``final``: `labels` (N, H, W) int32 and `scores`, the winning class's sum over queries of class times mask probability.
     """
 
     task = 'semantic (mask classification)'
+
+    def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
+        super().__init__(model, outputs, normalize)
+        self.attends = outputs == 'final' and has_attention_masks(self.head)
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
@@ -33,17 +39,28 @@ class SemanticMasks(Segmentation):
 
     @property
     def raw_specs(self) -> tuple[OutputSpec, ...]:
-        return mask_specs()
+        return (*mask_specs(), SPEC) if self.attends else mask_specs()
 
     def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        return self._run(image)[0]
+
+    def run_with_evidence(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        raw, attention = self._run(image)
+        return raw, attention.evidence()
+
+    def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
+        return super().evidence(raw, image, {})  # What is recorded is of the attention masks, raw outputs.
+
+    def _run(self, image: Tensor) -> tuple[tuple[Tensor, ...], AttentionMasks]:
         from mmseg.structures import SegDataSample
         features = self.model.extract_feat(image)  # type: ignore[operator]
-        cls_logits, mask_logits = self.head(features, [SegDataSample(metainfo=meta) for meta in image_metas(image)])
-        return cls_logits[-1], mask_logits[-1]
+        with attention_masks(self.head, self.attends, self.followed.get(ATTENTION)) as attention:
+            cls_logits, mask_logits = self.head(features, [SegDataSample(metainfo=meta) for meta in image_metas(image)])
+        return (cls_logits[-1], mask_logits[-1], *attention.outputs()), attention
 
     def full_size(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
         """Return per-class sums (N, C, H, W), as in mmseg/models/decode_heads/mask2former_head.py."""
-        cls_logits, mask_logits = raw
+        cls_logits, mask_logits = raw[:2]
         masks = F.interpolate(mask_logits, size=image.shape[2:], mode='bilinear', align_corners=False).sigmoid()
         return torch.einsum('bqc,bqhw->bchw', cls_logits.softmax(dim=-1)[..., :-1], masks)
 

@@ -13,6 +13,8 @@ and, if it needs them,
 * ``constant(values)``: the tensor that is tried as a constant answer; zeros without it;
 * ``reduced(row)``: why a row of a file of reduced precision fails, or None; see `mmexport.checker.reduced` for the usual rules;
 * ``CHOICE = True``: other outputs are computed from it, and eager can be made to take the file's own;
+* ``FREE = True``, of such: floors are what noise moves where eager chooses anew, for files that do not give their choices; of one that
+  does, no floor counts;
 * ``classes(name, expected)``: the labels that win in an output, or None.
 """
 from __future__ import annotations

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from mmexport.checker.check import EAGER, IN_ORDER
 from mmexport.checker.compare import compare, lost_key, rounding_key
-from mmexport.checker.comparison import Comparison
+from mmexport.checker.comparison import EAGER, Comparison
 from mmexport.checker.kinds import detections, dets
+from mmexport.checker.one_sample import IN_ORDER
 from mmexport.checker.rules.detection_rows import compare_detections
 
 Outputs = dict[str, Tensor]

@@ -1,0 +1,84 @@
+"""Give the attention masks of a Mask2Former head as an output, and let eager take those of a file.
+
+Before each decoder layer the head compares a logit of every cell with 0, and queries do not attend to cells below. Rounding decides that of
+cells near 0, and what one query attends to moves all its outputs by up to 1e-2. Two right models that round otherwise can be compared only
+with the same masks; then they agree as far as their arithmetic does.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..checker.kinds.attention import CELLS, EITHER, JUDGED
+from ..utils.override import override
+from .specs import LOGIT_TOLERANCE, OutputSpec
+
+ATTENTION = 'attention'
+SPEC = OutputSpec(ATTENTION, 'bool', ('batch', 'query', 'cell'), 'attention')
+UPSTREAM = 'mmdet.models.dense_heads.mask2former_head'
+
+
+def has_attention_masks(head: nn.Module) -> bool:
+    """Return whether `head` makes and takes attention masks by mmdet's own code, which mmseg's head inherits."""
+    return all(getattr(getattr(type(head), name, None), '__module__', None) == UPSTREAM for name in ('forward', '_forward_head'))
+
+
+class AttentionMasks:
+    """Hold the masks of one run: True where a query does not attend to a cell, as the head gives them, of one attention head.
+
+    Source: mmdet/models/dense_heads/mask2former_head.py (``_forward_head``). The masks after the last layer are not used, nor held.
+    """
+
+    def __init__(self, head: Any = None, followed: Tensor | None = None) -> None:
+        self.head, self.followed = head, followed
+        self.masks: list[Tensor] = []
+        self.predictions: list[tuple[Tensor, Sequence[int]]] = []
+
+    def forward_head(self, decoder_out: Tensor, mask_feature: Tensor, attn_mask_target_size: Sequence[int]) -> tuple[Tensor, ...]:
+        cls_pred, mask_pred, attn_mask = type(self.head)._forward_head(self.head, decoder_out, mask_feature, attn_mask_target_size)
+        if len(self.masks) == self.head.num_transformer_decoder_layers:
+            return cls_pred, mask_pred, attn_mask
+        heads = self.head.num_heads
+        if self.followed is not None:
+            start = sum(mask.shape[2] for mask in self.masks)
+            mask = self.followed[:, :, start:start + attn_mask.shape[2]].to(attn_mask.device)
+            attn_mask = mask[:, None].repeat(1, heads, 1, 1).flatten(0, 1)
+        self.masks.append(attn_mask.view(cls_pred.shape[0], heads, cls_pred.shape[1], -1)[:, 0])
+        self.predictions.append((mask_pred, attn_mask_target_size))
+        return cls_pred, mask_pred, attn_mask
+
+    def outputs(self) -> tuple[Tensor, ...]:
+        """Return the output of `SPEC` (N, Q, cells of all layers); none if the head has no attention masks."""
+        return (torch.cat(self.masks, dim=2),) if self.masks else ()
+
+    def evidence(self) -> dict[str, Tensor]:
+        """Return what the masks must be (N, Q, cells), and the number of cells of each layer, see `mmexport.checker.kinds.attention`."""
+        if not self.masks:
+            return {}
+        judged = []
+        for prediction, size in self.predictions:
+            logits = F.interpolate(prediction, size, mode='bilinear', align_corners=False).flatten(2)
+            near = logits.abs() < LOGIT_TOLERANCE * prediction.abs().max()
+            judged.append((logits < 0).to(torch.uint8).masked_fill(near, EITHER))
+        return {JUDGED: torch.cat(judged, dim=2), CELLS: torch.tensor([part.shape[2] for part in judged])}
+
+
+@contextmanager
+def attention_masks(head: nn.Module, wanted: bool, followed: Tensor | None) -> Iterator[AttentionMasks]:
+    """Yield the masks of the runs inside the block.
+
+    Args:
+        wanted: whether they are an output; without it, nothing is held.
+        followed: masks (N, Q, cells) that queries attend by instead of the head's own, or None.
+    """
+    if not wanted:
+        yield AttentionMasks()
+        return
+    masks = AttentionMasks(head, followed)
+    with override(head, '_forward_head', masks.forward_head):
+        yield masks

@@ -1,0 +1,37 @@
+"""Compare attention masks (N, Q, cells of all layers) with the signs of eager's logits. Rounding may decide those near 0.
+
+A layer's masks change the logits of the next, and are judged only as long as all before them are eager's own. Right masks that are not
+eager's are followed, see `mmexport.checker.check`, and then those of all layers are judged.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+CONTINUOUS, CHOICE, FREE = False, True, True
+# What eager knows of each cell, 0 or 1 (masked) or `EITHER`, and the number of cells by layer.
+JUDGED, CELLS = 'attention_judged', 'attention_cells'
+EITHER = 2
+
+
+def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
+            tolerance: float, clear: float | None) -> dict[str, Any]:
+    """Return the share of cells that are masked although eager surely attends to them, or the other way round."""
+    own, masks, judged = expected[names[0]], actual[names[0]], evidence[JUDGED]
+    wrong = start = 0
+    for cells in evidence[CELLS].tolist():
+        part = slice(start, start + cells)
+        start += cells
+        # Of each image on its own: one does not change another.
+        same = (own[:, :, :part.start] == masks[:, :, :part.start]).flatten(1).all(dim=1)
+        sure = (judged[:, :, part] != EITHER) & same[:, None, None]
+        wrong += int((sure & (masks[:, :, part] != judged[:, :, part].bool())).sum())
+    return dict(beyond=wrong / max(masks.numel(), 1), metrics=dict(cells=masks.numel(), cells_moved=int((masks != own).sum())))
+
+
+def little_change(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], classes: int, tolerance: float,
+                  margin: float) -> str | None:
+    """Return None: two inputs may have the same masks, and what is computed with them is judged."""
+    return None
