@@ -1,0 +1,110 @@
+"""Test that attention masks of Mask2Former are recorded and followed, in mmdet's model and in mmseg's."""
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mmexport import Exporter
+from mmexport.adapters import Adapter, build_adapter
+from mmexport.adapters.attention_masks import ATTENTION
+from mmexport.backends.torchscript.backend import TorchScript
+from mmexport.checker.kinds.attention import CELLS, EITHER, JUDGED
+from mmexport.inputs.synthetic import picture
+from mmexport.report import Report
+from mmexport.verification.choices import choices_of
+from mmexport.verification.expected import expect
+from mmexport.verification.network_runs import NetworkRuns
+from tests.tiny import seeded, tiny
+
+MODELS = ('mask2former_r50', 'mask2former_r50_ade20k')
+
+
+def adapter_of(name: str) -> tuple[Adapter, Tensor]:
+    adapter = build_adapter(seeded(name))
+    return adapter, picture((2, 3, 96, 128), 1, adapter)
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_masks_are_the_signs_of_the_logits_before_each_layer(name: str) -> None:
+    adapter, image = adapter_of(name)
+    assert adapter.choices == adapter.free_choices == (ATTENTION,)
+    with torch.no_grad():
+        (_, mask_logits, masks), evidence = adapter.run_with_evidence(image)
+    judged, cells = evidence[JUDGED], evidence[CELLS]
+    assert masks.shape == judged.shape and masks.shape[2] == int(cells.sum())
+    sure = judged != EITHER
+    assert bool(sure.any()) and torch.equal(masks[sure], judged[sure].bool())
+    assert 0.05 < float(masks.float().mean()) < 0.95, 'some cells are attended to'
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_masks_are_followed_inside_the_block_alone(name: str) -> None:
+    adapter, image = adapter_of(name)
+    with torch.no_grad():
+        own = adapter.raw(image)
+        with adapter.following({ATTENTION: ~own[2]}):
+            other = adapter.raw(image)
+        with adapter.following({ATTENTION: own[2]}):
+            same = adapter.raw(image)
+        after = adapter.raw(image)
+    assert torch.equal(other[2], ~own[2]) and float((other[0] - own[0]).abs().max()) > 0.1
+    assert all(map(torch.equal, same, own)) and all(map(torch.equal, after, own))
+
+
+def test_other_outputs_and_other_heads_give_no_masks() -> None:
+    adapter = build_adapter(seeded('maskformer_r50'))
+    assert adapter.choices == () and build_adapter(seeded('mask2former_r50'), outputs='raw').choices == ()
+    model = copy.deepcopy(seeded('mask2former_r50'))
+
+    class Own(type(model.panoptic_head)):  # type: ignore[misc]
+        def _forward_head(self, *args: Any) -> Any:
+            return super()._forward_head(*args)
+
+    model.panoptic_head.__class__ = Own
+    assert build_adapter(model).choices == (), 'what a head of the user does with the masks is not known'
+
+
+def test_noise_for_a_floor_lets_eager_choose_again() -> None:
+    adapter, image = adapter_of('mask2former_r50')
+    sample, = expect(adapter, {'one': image}, 1e-4, 0, NetworkRuns(), as_given=('one',))
+    assert set(choices_of(adapter, sample)) == {ATTENTION} and choices_of(adapter, sample, free=False) == {}
+
+
+def export_with_masks(folder: Path, monkeypatch: pytest.MonkeyPatch, shift: float) -> Report:
+    """Export a file whose cells are masked below `shift` of the largest logit, where the model's are below 0."""
+    lower = TorchScript.lower
+    model = seeded('mask2former_r50')
+    own = type(model.panoptic_head)._forward_head
+
+    def moved(head: Any, decoder_out: Tensor, mask_feature: Tensor, size: Any) -> Any:
+        cls_pred, mask_pred, _ = own(head, decoder_out, mask_feature, size)
+        logits = F.interpolate(mask_pred, size, mode='bilinear', align_corners=False).flatten(2)
+        masked = logits[:, None].repeat(1, head.num_heads, 1, 1).flatten(0, 1) < shift * mask_pred.abs().max()
+        return cls_pred, mask_pred, masked
+
+    def spoiled(self: TorchScript, *args: Any) -> Any:
+        with monkeypatch.context() as changed:
+            changed.setattr(type(model.panoptic_head), '_forward_head', moved)
+            return lower(self, *args)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(TorchScript, 'lower', spoiled)
+        cfg = tiny('mask2former_r50', backends=['torchscript'], verify=dict(noises=1))
+        return Exporter(cfg, None, folder, model=model, diagnose=False).run()[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('shift', 'passes'), [(5e-5, True), (1e-2, False)])
+def test_a_file_may_decide_cells_near_the_threshold_alone(shift: float, passes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = export_with_masks(tmp_path, monkeypatch, shift)
+    assert report.passed is passes, report.reasons
+    check, = report.checks
+    assert not check.floors_count and all(row.floor == 0 for row in check.rows)
+    assert bool(check.moved) is passes
+    assert passes or any(not row.passed and row.output == ATTENTION for row in check.rows)
