@@ -30,6 +30,7 @@ class Simple:
         self.model, self.outputs = model or Plain(), outputs
         self.raw_specs = [SPEC]
         self.specs = [SPEC] if outputs == 'raw' else [LABEL]
+        self.hidden_specs = [] if outputs == 'raw' else [SPEC]
         self.runs: list[Tensor] = []
         self.choices: tuple[str, ...] = ()
         self.free_choices: tuple[str, ...] = ()
@@ -44,6 +45,9 @@ class Simple:
     def double(self) -> Simple:
         self.model.double()
         return self
+
+    def hidden(self, raw: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return raw if self.hidden_specs else ()
 
     def preprocess(self, image: Tensor) -> Tensor:
         return image

@@ -36,11 +36,12 @@ class AttentionMasks:
 
     def __init__(self, head: Any = None, followed: Tensor | None = None) -> None:
         self.head, self.followed = head, followed
+        self.original: Any = getattr(head, '_forward_head', None)
         self.masks: list[Tensor] = []
         self.predictions: list[tuple[Tensor, Sequence[int]]] = []
 
     def forward_head(self, decoder_out: Tensor, mask_feature: Tensor, attn_mask_target_size: Sequence[int]) -> tuple[Tensor, ...]:
-        cls_pred, mask_pred, attn_mask = type(self.head)._forward_head(self.head, decoder_out, mask_feature, attn_mask_target_size)
+        cls_pred, mask_pred, attn_mask = self.original(decoder_out, mask_feature, attn_mask_target_size)
         if len(self.masks) == self.head.num_transformer_decoder_layers:
             return cls_pred, mask_pred, attn_mask
         heads = self.head.num_heads

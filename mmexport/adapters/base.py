@@ -69,6 +69,11 @@ class Adapter(DataSamples, nn.Module):
         return self.specs if self.outputs == 'raw' else ()
 
     @property
+    def hidden_specs(self) -> tuple[OutputSpec, ...]:
+        """Return the specs of raw outputs that a file is checked by and does not give: behind decisions all, behind raw ones choices."""
+        return self.raw_specs if self.outputs != 'raw' else self.raw_specs[len(self.specs):]
+
+    @property
     def channels(self) -> int:
         """Return the number of input channels: of the data_preprocessor's means, or else of the network."""
         return self.preprocess.channels
@@ -117,7 +122,7 @@ class Adapter(DataSamples, nn.Module):
     def forward(self, image: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         inputs = self.normalized(*self.guard(image, *others))
         raw = self.raw(*inputs)
-        return self.decide(raw, *inputs) + (tuple(raw) if self.raw_too else ())
+        return self.decide(raw, *inputs) + (self.hidden(raw) if self.raw_too else ())
 
     def run_on(self, picture: Tensor) -> tuple[Tensor, ...]:
         """Call `forward` with the inputs for a copy of `picture`. A model may write into its input."""
@@ -160,20 +165,24 @@ class Adapter(DataSamples, nn.Module):
 
     @contextmanager
     def with_raw(self) -> Iterator[tuple[OutputSpec, ...]]:
-        """Let `forward` return the raw outputs after the decisions; yield the specs of all of them.
+        """Let `forward` return the outputs of `hidden_specs` after the others; yield the specs of all of them.
 
         A fault in a class that never wins does not show in decisions. A ``final`` output of the same name is the raw one enlarged.
         """
         names = {spec.name for spec in self.specs}
-        self.raw_too = self.outputs == 'final' and bool(self.raw_specs) and not any(spec.name in names for spec in self.raw_specs)
+        self.raw_too = bool(self.hidden_specs) and not any(spec.name in names for spec in self.hidden_specs)
         try:
-            yield self.specs + (self.raw_specs if self.raw_too else ())
+            yield self.specs + (self.hidden_specs if self.raw_too else ())
         finally:
             self.raw_too = False
 
     def decide(self, raw: tuple[Tensor, ...], *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs of `specs`, computed from the raw ones."""
-        return raw if self.outputs == 'raw' else self.final(raw, *inputs)
+        return raw[:len(self.specs)] if self.outputs == 'raw' else self.final(raw, *inputs)
+
+    def hidden(self, raw: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Return the outputs of `hidden_specs` among the raw ones."""
+        return tuple(raw)[len(raw) - len(self.hidden_specs):]
 
     def run_with_evidence(self, *inputs: Any, **_: Any) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         """Run the network eagerly; return `raw` and the evidence that only shows while it runs (PointRend's choice of points)."""

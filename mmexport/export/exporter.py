@@ -123,7 +123,7 @@ class Exporter:
                 reference = self.reference = self._reference(adapter, inputs)
                 patched_eager = PatchedEager(self._patched, self.device, self.step)
                 audit = replace(audit, fixed=tuple(fixed))
-                return [self._export(one, inputs, audit, reference.at(one.outputs), patched_eager) for one in adapters]
+                return [self._export(one, inputs, audit, reference.at(one), patched_eager) for one in adapters]
 
     def _export(self, adapter: Adapter, inputs: Inputs, audit: Audit, reference: Reference, patched_eager: PatchedEager) -> Report:
         """Lower, verify and publish every format at one level of outputs."""

@@ -24,7 +24,7 @@ def typical_seconds(adapter: Adapter, image: Tensor) -> float:
 
 @dataclass(frozen=True)
 class EagerRun:
-    """Hold outputs by name with their evidence, and for decisions also the raw outputs; on the CPU."""
+    """Hold outputs by name with their evidence, and those that a file is checked by and does not give; on the CPU."""
 
     outputs: dict[str, Tensor]
     evidence: dict[str, Tensor]
@@ -40,9 +40,10 @@ def run_eager(adapter: Adapter, runs: NetworkRuns, name: str, when: str, image: 
         with recorded(runs.branches[name], *inputs) if when == 'eager' and runs.note is None else nullcontext():
             outputs = adapter.decide(raw, *inputs)
         final = adapter.outputs == 'final'
+        hidden = bool(adapter.hidden_specs)
         evidence = adapter.evidence(raw, inputs[0], recorded_evidence) if final and when == 'eager' else recorded_evidence
-    return EagerRun(_named(adapter.specs, outputs), _on_cpu(evidence), _named(adapter.raw_specs, raw) if final else {},
-               _on_cpu(recorded_evidence) if final else {})
+    return EagerRun(_named(adapter.specs, outputs), _on_cpu(evidence) if final or not hidden else {},
+                    _named(adapter.hidden_specs, adapter.hidden(raw)), _on_cpu(recorded_evidence) if hidden else {})
 
 
 def inputs_by_name(adapter: Adapter, image: Tensor) -> dict[str, Tensor]:

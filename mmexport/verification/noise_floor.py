@@ -83,7 +83,7 @@ def floors_of(adapter: Adapter, sample: Sample, image: Tensor, trials: Iterable[
         run: runs eager on an input, under a name for the noise.
         share: of the tolerance, beyond which units of continuous outputs count; decisions keep the whole one.
     """
-    specs, raw_specs = ([spec.as_dict() for spec in level_specs] for level_specs in (adapter.specs, adapter.raw_specs))
+    specs, raw_specs = ([spec.as_dict() for spec in level_specs] for level_specs in (adapter.specs, adapter.hidden_specs))
     floors = dict(sample.floors)
     for trial in trials:
         noisy = run(f'noise {trial}', image + noise(image, trial, NOISE))

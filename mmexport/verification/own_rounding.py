@@ -67,7 +67,7 @@ def _run(adapter: Adapter, sample: Sample, device: torch.device, convert: Callab
         outputs = adapter.decide(raw, *inputs)
     levels = [(adapter.specs, sample.expected, outputs, sample.evidence)]
     if sample.raw:
-        levels.append((adapter.raw_specs, sample.raw, raw, sample.raw_evidence))
+        levels.append((adapter.hidden_specs, sample.raw, adapter.hidden(raw), sample.raw_evidence))
     return [([spec.as_dict() for spec in specs], expected, _as_float32(actual), evidence) for specs, expected, actual, evidence in levels]
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,12 +40,14 @@ class Reference:
         """Return whether it is of the model and the options of `key`. It must have the outputs of `level`."""
         return self.key == key and self.level in ('final', level)
 
-    def at(self, level: str) -> Reference:
-        """Return the reference for the outputs of `level`."""
-        if level == self.level:
+    def at(self, adapter: Adapter) -> Reference:
+        """Return the reference for the outputs of `adapter`."""
+        if adapter.outputs == self.level:
             return self
+        names = [spec.name for spec in adapter.specs]
         skipped = tuple(PipelineCheck(sample.name, skipped=RAW_HOLDS_NONE) for sample in self.samples)
-        return replace(self, samples=tuple(map(_raw_sample, self.samples)), pipelines=skipped, level=level)
+        return replace(self, samples=tuple(_raw_sample(sample, names) for sample in self.samples), pipelines=skipped,
+                       level=adapter.outputs)
 
 
 def reference_key(adapter: Adapter, *options: Any) -> str:
@@ -56,6 +59,11 @@ def reference_key(adapter: Adapter, *options: Any) -> str:
     return digest.hexdigest()
 
 
-def _raw_sample(sample: Sample) -> Sample:
+def _raw_sample(sample: Sample, names: Sequence[str]) -> Sample:
+    """Return the sample whose expected outputs are the raw ones of `names`; others that it has stay behind them."""
     floors = {key: floor for key, floor in sample.floors.items() if output_of(key) in sample.raw}
-    return Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, floors=floors, inputs=sample.inputs)
+    expected = {name: sample.raw[name] for name in names}
+    hidden = {name: output for name, output in sample.raw.items() if name not in expected}
+    evidence, hidden_evidence = ({}, sample.raw_evidence) if hidden else (sample.raw_evidence, {})
+    return Sample(sample.name, sample.image, expected, evidence, floors=floors, raw=hidden, raw_evidence=hidden_evidence,
+                  inputs=sample.inputs)

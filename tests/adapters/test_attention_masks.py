@@ -57,9 +57,8 @@ def test_masks_are_followed_inside_the_block_alone(name: str) -> None:
     assert all(map(torch.equal, same, own)) and all(map(torch.equal, after, own))
 
 
-def test_other_outputs_and_other_heads_give_no_masks() -> None:
-    adapter = build_adapter(seeded('maskformer_r50'))
-    assert adapter.choices == () and build_adapter(seeded('mask2former_r50'), outputs='raw').choices == ()
+def test_other_heads_give_no_masks() -> None:
+    assert build_adapter(seeded('maskformer_r50')).choices == ()
     model = copy.deepcopy(seeded('mask2former_r50'))
 
     class Own(type(model.panoptic_head)):  # type: ignore[misc]
@@ -68,6 +67,18 @@ def test_other_outputs_and_other_heads_give_no_masks() -> None:
 
     model.panoptic_head.__class__ = Own
     assert build_adapter(model).choices == (), 'what a head of the user does with the masks is not known'
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_a_file_with_raw_outputs_does_not_give_the_masks(name: str) -> None:
+    adapter = build_adapter(seeded(name), outputs='raw')
+    image = picture((2, 3, 96, 128), 1, adapter)
+    assert [spec.name for spec in adapter.hidden_specs] == [ATTENTION] and len(adapter.specs) == 2
+    with torch.no_grad():
+        given = adapter(image)
+        with adapter.with_raw() as specs:
+            checked = adapter(image)
+    assert len(given) == 2 and len(checked) == len(specs) == 3 and all(map(torch.equal, given, checked[:2]))
 
 
 def test_noise_for_a_floor_lets_eager_choose_again() -> None:
@@ -101,7 +112,8 @@ def export_with_masks(folder: Path, monkeypatch: pytest.MonkeyPatch, shift: floa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(('shift', 'passes'), [(5e-5, True), (1e-2, False)])
-def test_a_file_may_decide_cells_near_the_threshold_alone(shift: float, passes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_may_decide_cells_near_the_threshold_alone(shift: float, passes: bool, tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     report = export_with_masks(tmp_path, monkeypatch, shift)
     assert report.passed is passes, report.reasons
     check, = report.checks

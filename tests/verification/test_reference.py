@@ -1,6 +1,7 @@
 """Check which model and options a reference belongs to, and how raw outputs are taken from one of decisions."""
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +42,10 @@ def test_the_key_has_the_options() -> None:
     assert key(model, dict(shape=(1, 3, 8, 8))) != key(model, dict(shape=(1, 3, 8, 9)))
 
 
+def adapter_of(level: str, *names: str) -> Any:
+    return SimpleNamespace(outputs=level, specs=[SimpleNamespace(name=name) for name in names])
+
+
 def reference() -> Reference:
     sample = Sample('traced', IMAGE, {'labels': torch.zeros(1, 8, 8)}, {'margin': torch.ones(1, 8, 8)}, floors={
         'labels': 0.1, 'logits': 0.2, 'logits: median': 0.3}, raw={'logits': torch.rand(1, 2, 8, 8)}, raw_evidence={'exempt': IMAGE})
@@ -49,8 +54,8 @@ def reference() -> Reference:
 
 def test_raw_outputs_are_taken_from_a_reference_of_decisions() -> None:
     final = reference()
-    assert final.at('final') is final
-    raw = final.at('raw')
+    assert final.at(adapter_of('final', 'labels')) is final
+    raw = final.at(adapter_of('raw', 'logits'))
     sample, given = raw.samples[0], final.samples[0]
     assert sample.expected['logits'] is given.raw['logits'] and list(sample.expected) == ['logits']
     assert sample.floors == {'logits': 0.2, 'logits: median': 0.3}
@@ -59,8 +64,17 @@ def test_raw_outputs_are_taken_from_a_reference_of_decisions() -> None:
     assert raw.branches is final.branches
 
 
+def test_what_a_raw_file_does_not_give_stays_behind_its_outputs() -> None:
+    final = reference()
+    chosen = torch.ones(1, 2, 3, dtype=torch.bool)
+    final = replace(final, samples=(replace(final.samples[0], raw={**final.samples[0].raw, 'attention': chosen}),))
+    sample = final.at(adapter_of('raw', 'logits')).samples[0]
+    assert list(sample.expected) == ['logits'] and list(sample.raw) == ['attention']
+    assert not sample.evidence and list(sample.raw_evidence) == ['exempt']
+
+
 def test_a_reference_fits_its_own_key_and_levels() -> None:
     final = reference()
     assert final.fits('k', 'final') and final.fits('k', 'raw') and not final.fits('other', 'final')
-    raw = final.at('raw')
+    raw = final.at(adapter_of('raw', 'logits'))
     assert raw.fits('k', 'raw') and not raw.fits('k', 'final')

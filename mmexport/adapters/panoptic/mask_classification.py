@@ -25,8 +25,8 @@ from .objectives import panoptic_objective, segment_targets
 class MaskClassification(Adapter):
     """Give panoptic maps and instances of mmdet's mask classifiers.
 
-    ``raw``: `cls_logits` (N, Q, C+1) and `mask_logits` (N, Q, h, w) of the last decoder layer. Of Mask2Former, ``final`` is checked with
-    `attention` (N, Q, cells) too, which no delivered file gives.
+    ``raw``: `cls_logits` (N, Q, C+1) and `mask_logits` (N, Q, h, w) of the last decoder layer. Files of Mask2Former are checked with
+    `attention` (N, Q, cells) too, which they do not give.
     ``final``, by the config's test_cfg: `panoptic` (N, H, W) int32 in mmdet's encoding (class + 1000 * instance, void =
     num_classes), and `boxes` (N, K, 4), `scores` (N, K), `labels` (N, K), `masks` (N, K, H, W), of which `num` (N) rows count.
 
@@ -39,7 +39,7 @@ class MaskClassification(Adapter):
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__(model, outputs, normalize)
-        self.attends = outputs == 'final' and has_attention_masks(model.panoptic_head)  # type: ignore[arg-type]
+        self.attends = has_attention_masks(model.panoptic_head)  # type: ignore[arg-type]
         cfg: Any = self.fusion.test_cfg or {}
         self.panoptic_on, self.instance_on = bool(cfg.get('panoptic_on', True)), bool(cfg.get('instance_on', False))
         if outputs == 'final' and cfg.get('semantic_on', False):

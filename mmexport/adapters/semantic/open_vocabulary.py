@@ -32,7 +32,7 @@ class OpenVocabulary(SemanticMasks):
         return all(hasattr(model, name) for name in ('encode_decode', 'text_encoder', 'image_encoder')) and hasattr(
             getattr(model, 'decode_head', None), 'rec_with_attnbias')
 
-    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+    def logits(self, image: Tensor) -> tuple[Tensor, Tensor]:
         with override(self.model.text_encoder, 'forward', lambda: self.words), \
                 override(self.head, 'predict_by_feat', lambda logits, metas: logits):
             masks, classes = self.model.encode_decode(image, image_metas(image))  # type: ignore[operator]

@@ -17,8 +17,8 @@ from .segmentation import Segmentation
 class SemanticMasks(Segmentation):
     """Give label maps of mmseg's mask classifiers.
 
-    ``raw``: `cls_logits` (N, Q, C+1), `mask_logits` (N, Q, h, w) of the last decoder layer. Of Mask2Former, ``final`` is checked with
-    `attention` (N, Q, cells) too, which no delivered file gives.
+    ``raw``: `cls_logits` (N, Q, C+1), `mask_logits` (N, Q, h, w) of the last decoder layer. Files of Mask2Former are checked with
+    `attention` (N, Q, cells) too, which they do not give.
     ``final``: `labels` (N, H, W) int32 and `scores`, the winning class's sum over queries of class times mask probability.
     """
 
@@ -26,7 +26,7 @@ class SemanticMasks(Segmentation):
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__(model, outputs, normalize)
-        self.attends = outputs == 'final' and has_attention_masks(self.head)
+        self.attends = has_attention_masks(self.head)
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
@@ -52,11 +52,16 @@ class SemanticMasks(Segmentation):
         return super().evidence(raw, image, {})  # What is recorded is of the attention masks, raw outputs.
 
     def _run(self, image: Tensor) -> tuple[tuple[Tensor, ...], AttentionMasks]:
+        with attention_masks(self.head, self.attends, self.followed.get(ATTENTION)) as attention:
+            logits = self.logits(image)
+        return (*logits, *attention.outputs()), attention
+
+    def logits(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits of classes and masks of the last layer."""
         from mmseg.structures import SegDataSample
         features = self.model.extract_feat(image)  # type: ignore[operator]
-        with attention_masks(self.head, self.attends, self.followed.get(ATTENTION)) as attention:
-            cls_logits, mask_logits = self.head(features, [SegDataSample(metainfo=meta) for meta in image_metas(image)])
-        return (cls_logits[-1], mask_logits[-1], *attention.outputs()), attention
+        cls_logits, mask_logits = self.head(features, [SegDataSample(metainfo=meta) for meta in image_metas(image)])
+        return cls_logits[-1], mask_logits[-1]
 
     def full_size(self, raw: tuple[Tensor, ...], image: Tensor) -> Tensor:
         """Return per-class sums (N, C, H, W), as in mmseg/models/decode_heads/mask2former_head.py."""
