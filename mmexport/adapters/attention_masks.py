@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..checker.kinds.attention import CELLS, EITHER, JUDGED
+from ..checker.kinds.attention import CELLS, DECIDING
 from ..utils.override import override
-from .specs import LOGIT_TOLERANCE, OutputSpec
+from .specs import OutputSpec
 
 ATTENTION = 'attention'
 SPEC = OutputSpec(ATTENTION, 'bool', ('batch', 'query', 'cell'), 'attention')
@@ -58,15 +58,13 @@ class AttentionMasks:
         return (torch.cat(self.masks, dim=2),) if self.masks else ()
 
     def evidence(self) -> dict[str, Tensor]:
-        """Return what the masks must be (N, Q, cells), and the number of cells of each layer, see `mmexport.checker.kinds.attention`."""
+        """Return the logits that decide (N, Q, cells), and how many cells each layer has, see `mmexport.checker.kinds.attention`."""
         if not self.masks:
             return {}
-        judged = []
-        for prediction, size in self.predictions:
-            logits = F.interpolate(prediction, size, mode='bilinear', align_corners=False).flatten(2)
-            near = logits.abs() < LOGIT_TOLERANCE * prediction.abs().max()
-            judged.append((logits < 0).to(torch.uint8).masked_fill(near, EITHER))
-        return {JUDGED: torch.cat(judged, dim=2), CELLS: torch.tensor([part.shape[2] for part in judged])}
+        # What matters is how near 0 they are, in units of the largest; 11 bits tell.
+        deciding = [(F.interpolate(prediction, size, mode='bilinear', align_corners=False).flatten(2) / prediction.abs().max()).half()
+                    for prediction, size in self.predictions]
+        return {DECIDING: torch.cat(deciding, dim=2), CELLS: torch.tensor([part.shape[2] for part in deciding])}
 
 
 @contextmanager

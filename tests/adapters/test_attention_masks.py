@@ -14,7 +14,7 @@ from mmexport import Exporter
 from mmexport.adapters import Adapter, build_adapter
 from mmexport.adapters.attention_masks import ATTENTION
 from mmexport.backends.torchscript.backend import TorchScript
-from mmexport.checker.kinds.attention import CELLS, EITHER, JUDGED
+from mmexport.checker.kinds.attention import CELLS, DECIDING
 from mmexport.inputs.synthetic import picture
 from mmexport.report import Report
 from mmexport.verification.choices import choices_of
@@ -36,10 +36,10 @@ def test_masks_are_the_signs_of_the_logits_before_each_layer(name: str) -> None:
     assert adapter.choices == adapter.free_choices == (ATTENTION,)
     with torch.no_grad():
         (_, mask_logits, masks), evidence = adapter.run_with_evidence(image)
-    judged, cells = evidence[JUDGED], evidence[CELLS]
-    assert masks.shape == judged.shape and masks.shape[2] == int(cells.sum())
-    sure = judged != EITHER
-    assert bool(sure.any()) and torch.equal(masks[sure], judged[sure].bool())
+    deciding, cells = evidence[DECIDING], evidence[CELLS]
+    assert masks.shape == deciding.shape and masks.shape[2] == int(cells.sum())
+    sure = deciding.abs() > 1e-6
+    assert float(deciding.abs().max()) <= 1 and torch.equal(masks[sure], deciding[sure] < 0)
     assert 0.05 < float(masks.float().mean()) < 0.95, 'some cells are attended to'
 
 

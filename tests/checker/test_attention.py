@@ -6,7 +6,7 @@ from torch import Tensor
 
 from mmexport.checker.compare import compare
 from mmexport.checker.comparison import Comparison
-from mmexport.checker.kinds.attention import CELLS, EITHER, JUDGED
+from mmexport.checker.kinds.attention import CELLS, DECIDING
 from mmexport.checker.packing import packed, unpacked
 
 SPECS = [dict(name='attention', dtype='bool', kind='attention')]
@@ -17,9 +17,9 @@ COUNTS = (4, 6, 4)
 def masks_and_evidence(near: tuple[int, ...] = ()) -> tuple[Tensor, dict[str, Tensor]]:
     """Return masks (2, 3, 14) and evidence; the cells `near` of the first query of the first picture may be either."""
     masks = torch.rand(2, 3, sum(COUNTS), generator=torch.Generator().manual_seed(0)) < 0.5
-    judged = masks.to(torch.uint8)
-    judged[0, 0, list(near)] = EITHER
-    return masks, {JUDGED: judged, CELLS: torch.tensor(COUNTS)}
+    logits = torch.where(masks, -0.5, 0.5).half()
+    logits[0, 0, list(near)] *= 1e-4
+    return masks, {DECIDING: logits, CELLS: torch.tensor(COUNTS)}
 
 
 def row_of(own: Tensor, masks: Tensor, evidence: dict[str, Tensor]) -> Comparison:
@@ -46,6 +46,14 @@ def test_a_cell_near_the_threshold_may_be_either() -> None:
     own, evidence = masks_and_evidence(near=(2,))
     row = row_of(own, flipped(own, (0, 0, 2)), evidence)
     assert row.passed and row.metrics['cells_moved'] == 1
+
+
+def test_a_file_in_fewer_bits_may_differ_farther_from_the_threshold() -> None:
+    own, evidence = masks_and_evidence()
+    evidence[DECIDING][0, 0, 2] *= 1e-2
+    assert not row_of(own, flipped(own, (0, 0, 2)), evidence).passed
+    row, = compare(SPECS, dict(attention=own), [flipped(own, (0, 0, 2))], evidence, sample='', stage='', precision='float16')
+    assert row.passed and row.beyond == 0
 
 
 def test_layers_after_another_choice_are_judged_once_eager_has_followed() -> None:

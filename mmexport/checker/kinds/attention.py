@@ -11,23 +11,26 @@ from typing import Any
 from torch import Tensor
 
 CONTINUOUS, CHOICE, FREE = False, True, True
-# What eager knows of each cell, 0 or 1 (masked) or `EITHER`, and the number of cells by layer.
-JUDGED, CELLS = 'attention_judged', 'attention_cells'
-EITHER = 2
+# Eager's logit of each cell as a share of the largest, masked below 0, and the number of cells by layer.
+DECIDING, CELLS = 'attention_logits', 'attention_cells'
 
 
 def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
             tolerance: float, clear: float | None) -> dict[str, Any]:
-    """Return the share of cells that are masked although eager surely attends to them, or the other way round."""
-    own, masks, judged = expected[names[0]], actual[names[0]], evidence[JUDGED]
+    """Return the share of cells that are masked although eager surely attends to them, or the other way round.
+
+    Args:
+        clear: of reduced precision, the tolerance instead.
+    """
+    own, masks, deciding = expected[names[0]], actual[names[0]], evidence[DECIDING]
     wrong = start = 0
     for cells in evidence[CELLS].tolist():
         part = slice(start, start + cells)
         start += cells
         # Of each image on its own: one does not change another.
         same = (own[:, :, :part.start] == masks[:, :, :part.start]).flatten(1).all(dim=1)
-        sure = (judged[:, :, part] != EITHER) & same[:, None, None]
-        wrong += int((sure & (masks[:, :, part] != judged[:, :, part].bool())).sum())
+        sure = (deciding[:, :, part].abs() >= (clear or tolerance)) & same[:, None, None]
+        wrong += int((sure & (masks[:, :, part] != (deciding[:, :, part] < 0))).sum())
     return dict(beyond=wrong / max(masks.numel(), 1), metrics=dict(cells=masks.numel(), cells_moved=int((masks != own).sum())))
 
 
