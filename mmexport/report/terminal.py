@@ -154,9 +154,9 @@ def _class_lines(report: Report) -> Iterator[str]:
 
 
 def _figure(row: Comparison | None) -> str:
-    """Return the error over the scale. For label maps it is the share of pixels that differ."""
+    """Return the error over the scale. For label maps it is the share of pixels that differ, for choices of those that are wrong."""
     if row is None or row.problem:
         return '-'
     if row.max_rel is not None:
         return f'{row.max_rel:.1e}'
-    return f"{1 - row.metrics['pixel_agreement']:.2%}"
+    return f"{1 - row.metrics.get('pixel_agreement', 1 - (row.beyond or 0.0)):.2%}"

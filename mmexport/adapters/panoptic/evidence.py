@@ -40,9 +40,19 @@ def panoptic_evidence(decisions: dict[str, Tensor], cls_logits: Tensor, masks: T
 
 
 def instance_evidence(chosen: Tensor, top: dict[str, Tensor], cls_logits: Tensor) -> dict[str, Tensor]:
-    """Return mask pixels that rounding may flip, and rows near the top-K cut. They are `mask_near` (N, K, H, W) and `edge_rows` (N, K)."""
+    """Return what rounding may change: `mask_near` (N, K, H, W) of mask pixels, `edge_rows` and `row_slack` (N, K) of rows and scores.
+
+    A score is multiplied by the mean probability of the pixels of its mask: one pixel more or less moves it, the more the fewer there
+    are. Where as many pixels may flip as are sure, the mask may be another one.
+    """
     slack = 2 * LOGIT_TOLERANCE * float(chosen.abs().max())
-    return {'mask_near': (chosen.abs() < slack) & top['thing'][:, :, None, None],
-            # Two logits may move by a tolerance each, and a softmax by as much of itself.
-            'edge_rows': (top['scores'] - top['edge'][:, None]).abs() < 4 * LOGIT_TOLERANCE * competing_scale(
-                cls_logits, 2) * top['scores']}
+    near, sure, probabilities = (chosen.abs() < slack) & top['thing'][:, :, None, None], chosen >= slack, chosen.sigmoid()
+    flips, count, total = near.sum(dim=(2, 3)), sure.sum(dim=(2, 3)), (probabilities * sure).sum(dim=(2, 3))
+    own = (probabilities * (chosen > 0)).sum(dim=(2, 3)) / ((chosen > 0).sum(dim=(2, 3)) + 1e-6)
+    # Without all pixels that may flip, of a probability of 0.5, and with all of them.
+    means = torch.stack([total / (count + 1e-6), (total + flips / 2) / (count + flips + 1e-6)])
+    moved = top['scores'] * (means - own).abs().amax(dim=0) * (flips > 0)
+    # Two logits may move by a tolerance each, and a softmax by as much of itself.
+    at_cut = (top['scores'] - top['edge'][:, None]).abs() < 4 * LOGIT_TOLERANCE * competing_scale(cls_logits, 2) * top['scores']
+    return {'mask_near': near, 'edge_rows': at_cut | ((flips > 0) & (flips >= count)),
+            'row_slack': LOGIT_TOLERANCE * (top['scores'] * own * top['thing']).amax() + moved}

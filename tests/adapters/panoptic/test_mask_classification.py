@@ -6,6 +6,7 @@ import torch
 
 from mmexport.adapters import MaskClassification, build_adapter
 from mmexport.adapters.panoptic.boxes import boxes_of
+from mmexport.adapters.panoptic.evidence import instance_evidence
 from mmexport.checker.compare import compare
 from mmexport.checker.comparison import Comparison
 from mmexport.inputs.synthetic import picture
@@ -63,3 +64,20 @@ def test_instances_are_those_of_test_step(name: str, panoptic: bool) -> None:
     rows = compared(read)
     assert {row.output for row in rows} >= {'instances'} and all(row.passed for row in rows), rows
     assert not all(row.passed for row in compared({**read, 'labels': read['labels'] + 1}))
+
+
+def test_a_pixel_that_may_flip_widens_the_score_of_its_instance() -> None:
+    """A score is the mean over a mask: of three pixels one is a third, of three hundred it is nothing."""
+    masks = torch.full((1, 2, 20, 20), -1.0)
+    masks[0, 0, 0, :3] = torch.tensor([1.0, 0.8, 1e-6])
+    masks[0, 1, :15] = 1.0
+    masks[0, 1, 0, 0] = 1e-6
+    top = dict(scores=torch.tensor([[0.9, 0.8]]), thing=torch.ones(1, 2, dtype=torch.bool), edge=torch.zeros(1))
+    evidence = instance_evidence(masks, top, torch.zeros(1, 5, 4))
+    small, large = evidence['row_slack'][0].tolist()
+    without, with_it = (float(torch.tensor(values).sigmoid().mean()) for values in ([1.0, 0.8], [1.0, 0.8, 0.0]))
+    assert small == pytest.approx(0.9 * (without - with_it) + 1e-4 * 0.9 * with_it, rel=0.05)
+    assert large < 1e-3 < small
+    assert evidence['mask_near'].sum() == 2 and not evidence['edge_rows'].any()
+    masks[0, 0, 0, 1:3] = 1e-6
+    assert instance_evidence(masks, top, torch.zeros(1, 5, 4))['edge_rows'].tolist() == [[True, False]], 'two of its three pixels may go'
