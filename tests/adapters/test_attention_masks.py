@@ -119,4 +119,5 @@ def test_a_file_may_decide_cells_near_the_threshold_alone(shift: float, passes: 
     check, = report.checks
     assert not check.floors_count and all(row.floor == 0 for row in check.rows)
     assert bool(check.moved) is passes
+    assert any(line.split()[1:2] == [ATTENTION] for line in report.lines(verbose=True))
     assert passes or any(not row.passed and row.output == ATTENTION for row in check.rows)
