@@ -89,7 +89,9 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
             again.append(Comparison(samples[0].name, ALL, EAGER, COUNT, extra['tolerance'], problem=problem))
         result['rows'] += [replace(row, again=True).as_dict() for row in again if row.stage == EAGER and not row.passed]
     if raw is not None:
-        result['rows'] += [row.as_dict() for row in check_raw(raw, samples, limits, device, choices)]
+        # Of a sample that eager has followed all choices are judged.
+        failed = {sample.name for sample in samples} if extra.get('followed') else {row.sample for row in rows if not row.passed}
+        result['rows'] += [row.as_dict() for row in check_raw(raw, samples, limits, device, choices, failed)]
     result['choices'] = choices
     # A folder keeps the samples that fit its size limit; it may lack two of one shape.
     judged = judge_samples(manifest, samples, extra)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -60,8 +60,12 @@ def check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra
 
 
 def check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], device: torch.device,
-               choices: dict[str, dict[str, Any]]) -> list[Comparison]:
-    """Compare the raw outputs of the graph that the file was cut from. Some samples have them, others the choices among them, or none."""
+               choices: dict[str, dict[str, Any]], failed: Collection[str]) -> list[Comparison]:
+    """Compare the raw outputs of the graph that the file was cut from. Some samples have them, others the choices among them, or none.
+
+    Args:
+        failed: samples of which the choices must be known.
+    """
     manifest = json.loads((folder / 'manifest.json').read_text())
     reason = stale(folder, manifest)
     if reason:
@@ -75,9 +79,9 @@ def check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], de
 
     rows: list[Comparison] = []
     for sample in samples:
-        if sample.raw:
+        compared = [spec for spec in specs if spec['name'] in sample.raw]
+        if any(not getattr(kind_of(spec['kind']), 'CHOICE', False) for spec in compared) or (compared and sample.name in failed):
             plain = Sample(sample.name, sample.image, sample.raw, sample.raw_evidence, floors=sample.floors, inputs=sample.inputs)
-            compared = [spec for spec in specs if spec['name'] in sample.raw]
             raw_rows = check_sample(partial(raw_outputs, sample), plain, {**manifest, 'outputs': compared}, extra, device, choices)
             rows += [replace(row, output=RAW) if row.output == ALL else row for row in raw_rows]
     return rows

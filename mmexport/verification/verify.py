@@ -102,7 +102,7 @@ def verify(artifact: Artifact, samples: Sequence[Sample], tolerance: float, devi
     samples_file, result_file = scratch / 'all_samples.npz', scratch / 'answers.json'
     failed = first.failed_samples if first else {sample.name for sample in samples}
     repeated = [sample for sample in samples if sample is samples[0] or sample.name in failed]
-    write_samples(samples_file, repeated, _extra(samples, tolerance))
+    write_samples(samples_file, repeated, {**_extra(samples, tolerance), 'followed': first is not None})
     arguments = [str(artifact.folder), '--samples', str(samples_file), '--device', str(device), '--out', str(result_file), '--trust',
              *(['--raw', str(raw)] if raw else []), '--runner', str(runner),
              *(['--kind', *(f'{name}={file}' for name, file in other_kinds().items())] if other_kinds() else [])]

@@ -79,7 +79,7 @@ class ArtifactVerifier:
 def _with_few_raw(samples: list[Sample], choices: Collection[str]) -> list[Sample]:
     """Keep the raw outputs of the `RAW_SAMPLES` smallest inputs, the traced one aside: a wrong weight shows on every input.
 
-    The `choices` among them are kept of all: which ones the file made must be known of every input.
+    The `choices` among them are kept of all: which ones the file made must be known of an input that fails.
     """
     by_size = sorted(samples[1:], key=lambda sample: sample.image.numel())
     chosen = {sample.name for sample in by_size[:RAW_SAMPLES]}
