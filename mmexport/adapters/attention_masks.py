@@ -1,4 +1,4 @@
-"""Give the attention masks of a Mask2Former head as an output, and let eager take those of a file.
+"""Record the attention masks of a Mask2Former head, or let eager take those of a file.
 
 Before each decoder layer the head compares a logit of every cell with 0, and queries do not attend to cells below. Rounding decides that of
 cells near 0, and what one query attends to moves all its outputs by up to 1e-2. Two right models that round otherwise can be compared only
@@ -24,7 +24,7 @@ UPSTREAM = 'mmdet.models.dense_heads.mask2former_head'
 
 
 def has_attention_masks(head: nn.Module) -> bool:
-    """Return whether `head` makes and takes attention masks by mmdet's own code, which mmseg's head inherits."""
+    """Return whether `head` has attention masks by mmdet's own code. The head of mmseg inherits it."""
     return all(getattr(getattr(type(head), name, None), '__module__', None) == UPSTREAM for name in ('forward', '_forward_head'))
 
 

@@ -70,7 +70,7 @@ class Adapter(DataSamples, nn.Module):
 
     @property
     def hidden_specs(self) -> tuple[OutputSpec, ...]:
-        """Return the specs of raw outputs that a file is checked by and does not give: behind decisions all, behind raw ones choices."""
+        """Return the specs of outputs that are checked and not delivered: behind decisions all raw ones, behind raw ones choices."""
         return self.raw_specs if self.outputs != 'raw' else self.raw_specs[len(self.specs):]
 
     @property

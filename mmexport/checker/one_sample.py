@@ -1,4 +1,4 @@
-"""Run a file on one sample, and compare its outputs and the raw ones of the graph that it was cut from."""
+"""Run a file on one sample and compare its outputs. The raw ones of the graph that it was cut from are compared too."""
 from __future__ import annotations
 
 import json
@@ -25,7 +25,7 @@ IN_ORDER = {'in_order': torch.tensor(True)}
 
 
 def gives_choices(raw: Path, manifest: Mapping[str, Any]) -> bool:
-    """Return whether the graph in the folder `raw` gives what eager would choose anew, and is not only the program of the file."""
+    """Return whether the graph in `raw` gives what eager would choose anew. The program that a file is compiled from does not."""
     apart = json.loads((raw / 'manifest.json').read_text())
     return apart['backend'] == manifest['backend'] and any(getattr(kind_of(spec['kind']), 'FREE', False) for spec in apart['raw'])
 

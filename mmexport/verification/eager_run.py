@@ -24,7 +24,7 @@ def typical_seconds(adapter: Adapter, image: Tensor) -> float:
 
 @dataclass(frozen=True)
 class EagerRun:
-    """Hold outputs by name with their evidence, and those that a file is checked by and does not give; on the CPU."""
+    """Hold outputs by name with their evidence, on the CPU. Raw ones are those that are checked and not delivered."""
 
     outputs: dict[str, Tensor]
     evidence: dict[str, Tensor]

@@ -17,7 +17,7 @@ DECIDING, CELLS = 'attention_logits', 'attention_cells'
 
 def compare(names: Sequence[str], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], evidence: Mapping[str, Tensor],
             tolerance: float, clear: float | None) -> dict[str, Any]:
-    """Return the share of cells that are masked although eager surely attends to them, or the other way round.
+    """Return the share of cells that are wrong. They are masked where eager surely attends to them, or the other way round.
 
     Args:
         clear: of reduced precision, the tolerance instead.
