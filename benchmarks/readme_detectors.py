@@ -166,7 +166,8 @@ def _reasons(content: dict[str, Any]) -> list[str]:
 
 def _source(name: str, content: dict[str, Any], machine: Callable[[dict[str, Any]], str]) -> str:
     """Return where a file of results was recorded, and at which commits."""
-    return f"`{name}`: {machine(content)}; rows of {', '.join(sorted({row['commit'] for row in content['rows']}))}"
+    commits = {commit for row in content['rows'] for commit in (row['commit'], *row.get('earlier', {}).values())}
+    return f"`{name}`: {machine(content)}; rows of {', '.join(sorted(commits))}"
 
 
 def _with_ops(content: dict[str, Any], machine: Callable[[dict[str, Any]], str]) -> str:

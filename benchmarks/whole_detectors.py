@@ -4,7 +4,9 @@ Seeded weights, outputs `final`, TorchScript; every other shape is the command's
     python benchmarks/whole_detectors.py --out benchmarks/results/whole_detectors.json
     python benchmarks/whole_detectors.py --configs dino --again --out benchmarks/results/whole_detectors.json
     python benchmarks/whole_detectors.py --backend onnx torch_export openvino --out benchmarks/results/whole_detectors_formats.json
-The last exports to other formats, and loads none of them again.
+    python benchmarks/whole_detectors.py --backend openvino --configs dino --again --out benchmarks/results/whole_detectors_formats.json
+Those with `--backend` export to other formats, and load none of them again; the last keeps the cells of other formats, with their commit.
+Weights are kept where `--weights` says, and taken again.
 """
 from __future__ import annotations
 
@@ -42,6 +44,7 @@ def main() -> int:
     parser.add_argument('--shape', nargs=2, type=int, default=(800, 1344), metavar=('H', 'W'))
     parser.add_argument('--backend', nargs='+', default=['torchscript'])
     parser.add_argument('--again', action='store_true', help='run rows again that have a result')
+    parser.add_argument('--weights', type=Path, help='a folder for the checkpoints, which are written anew without it')
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--load', type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -52,19 +55,32 @@ def main() -> int:
     rows: dict[str, Any] = {row['config']: row for row in json.loads(args.out.read_text())['rows']} if args.out.is_file() else {}
     for name in args.configs:
         if name not in rows or args.again:
-            rows[name] = dict(config=name, **whole(name, args.shape, args.backend), commit=COMMIT)
+            rows[name] = joined(rows.get(name, {}), dict(config=name, **whole(name, args.shape, args.backend, args.weights), commit=COMMIT))
             print(json.dumps(rows[name])[:400], flush=True)
-            write(args.out, [rows[each] for each in CONFIGS if each in rows], shape=args.shape, backend=args.backend)
+            known = dict.fromkeys(kind for row in rows.values() for kind in row.get('formats', {}))
+            write(args.out, [rows[each] for each in CONFIGS if each in rows], shape=args.shape, backend=[*known] or args.backend)
     return 0 if all(row['passed'] for row in rows.values()) else 1
 
 
-def whole(name: str, shape: list[int], backends: list[str]) -> dict[str, Any]:
+def joined(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Return `row` with the formats of `before` that were not run again, and the commit that those are of."""
+    kept = {kind: result for kind, result in before.get('formats', {}).items() if kind not in row.get('formats', {kind: ''})}
+    if not kept:
+        return row
+    formats = {kind: {**kept, **row['formats']}[kind] for kind in dict.fromkeys([*before['formats'], *row['formats']])}
+    earlier = {kind: before.get('earlier', {}).get(kind, before['commit']) for kind in kept}
+    return dict(row, formats=formats, earlier=earlier, passed=all(result == 'PASS' for result in formats.values()))
+
+
+def whole(name: str, shape: list[int], backends: list[str], weights: Path | None) -> dict[str, Any]:
     """Return the result of one export, and what a TorchScript file answers where nothing of OpenMMLab can be imported."""
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint, work_dir = Path(folder) / 'weights.pth', Path(folder) / 'work'
-        made = tool('make_checkpoint', CONFIGS[name], checkpoint)
-        if made.returncode:
-            return dict(passed=False, reason=last(made))
+        checkpoint, work_dir = (weights or Path(folder)) / f'{name}.pth', Path(folder) / 'work'
+        if not checkpoint.is_file():
+            checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            made = tool('make_checkpoint', CONFIGS[name], checkpoint)
+            if made.returncode:
+                return dict(passed=False, reason=last(made))
         started = time.perf_counter()
         done = tool('export', CONFIGS[name], checkpoint, '--backend', *backends, '--work-dir', work_dir, '--shape', *shape,
                     '--no-samples', '--no-diagnose')
