@@ -49,7 +49,8 @@ class AttentionMasks:
             start = sum(mask.shape[2] for mask in self.masks)
             mask = self.followed[:, :, start:start + attn_mask.shape[2]].to(attn_mask.device)
             attn_mask = mask[:, None].repeat(1, heads, 1, 1).flatten(0, 1)
-        self.masks.append(attn_mask.view(cls_pred.shape[0], heads, cls_pred.shape[1], -1)[:, 0])
+        # A copy: mmdet 3.0.0 writes into the mask of a query that would attend to nothing.
+        self.masks.append(attn_mask.view(cls_pred.shape[0], heads, cls_pred.shape[1], -1)[:, 0].clone())
         self.predictions.append((mask_pred, attn_mask_target_size))
         return cls_pred, mask_pred, attn_mask
 

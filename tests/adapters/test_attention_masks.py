@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from mmexport import Exporter
 from mmexport.adapters import Adapter, build_adapter
-from mmexport.adapters.attention_masks import ATTENTION
+from mmexport.adapters.attention_masks import ATTENTION, attention_masks
 from mmexport.backends.torchscript.backend import TorchScript
 from mmexport.checker.kinds.attention import CELLS, DECIDING
 from mmexport.inputs.synthetic import picture
@@ -55,6 +55,18 @@ def test_masks_are_followed_inside_the_block_alone(name: str) -> None:
         after = adapter.raw(image)
     assert torch.equal(other[2], ~own[2]) and float((other[0] - own[0]).abs().max()) > 0.1
     assert all(map(torch.equal, same, own)) and all(map(torch.equal, after, own))
+
+
+def test_masks_are_those_before_the_head_writes_into_them() -> None:
+    """In mmdet 3.0.0 the mask of a query that would attend to nothing is set to False, in place."""
+    model = seeded('mask2former_r50')
+    head = model.panoptic_head
+    with torch.no_grad(), attention_masks(head, True, None) as masks:
+        features = torch.randn(1, head.mask_embed[-1].out_features, 16, 20, generator=torch.Generator().manual_seed(0))
+        given = head._forward_head(head.query_feat.weight[None], features, (4, 5))[2]
+        own = given.view(1, head.num_heads, -1, 20)[:, 0].clone()
+        given.logical_not_()
+    assert torch.equal(masks.outputs()[0], own)
 
 
 def test_other_heads_give_no_masks() -> None:
