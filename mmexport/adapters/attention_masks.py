@@ -16,7 +16,8 @@ from torch.nn import functional as F
 
 from ..checker.kinds.attention import CELLS, DECIDING
 from ..utils.override import override
-from .specs import OutputSpec
+from .base import Adapter
+from .specs import OutputSpec, mask_specs
 
 ATTENTION = 'attention'
 SPEC = OutputSpec(ATTENTION, 'bool', ('batch', 'query', 'cell'), 'attention')
@@ -82,3 +83,36 @@ def attention_masks(head: nn.Module, wanted: bool, followed: Tensor | None) -> I
     masks = AttentionMasks(head, followed)
     with override(head, '_forward_head', masks.forward_head):
         yield masks
+
+
+class WithAttentionMasks(Adapter):
+    """Add attention masks to the raw outputs of a mask classifier, if its head has them."""
+
+    def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
+        super().__init__(model, outputs, normalize)
+        # Decided here, without patches: one of them replaces `forward`.
+        self.attends = has_attention_masks(self.mask_head)
+
+    @property
+    def mask_head(self) -> Any:
+        raise NotImplementedError
+
+    def logits(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits of classes and masks of the last layer."""
+        raise NotImplementedError
+
+    @property
+    def raw_specs(self) -> tuple[OutputSpec, ...]:
+        return (*mask_specs(), SPEC) if self.attends else mask_specs()
+
+    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
+        return self._run(image)[0]
+
+    def run_with_evidence(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        raw, attention = self._run(image)
+        return raw, attention.evidence()
+
+    def _run(self, image: Tensor) -> tuple[tuple[Tensor, ...], AttentionMasks]:
+        with attention_masks(self.mask_head, self.attends, self.followed.get(ATTENTION)) as attention:
+            logits = self.logits(image)
+        return (*logits, *attention.outputs()), attention

@@ -64,7 +64,7 @@ def check(folder: Path, samples_file: Path, device: torch.device, raw: Path | No
     started = time.perf_counter()
     runner = load(folder, manifest, device)
     result['load_s'] = time.perf_counter() - started
-    # Eager follows the choices of such a file, and has nothing left to jump by.
+    # Eager follows the choices of such a file: noise that changes its own choices says nothing about the comparison.
     result['floors_count'] = raw is None or not gives_choices(raw, manifest)
     limits = extra if result['floors_count'] else {**extra, 'floors': {}}
     rows: list[Comparison] = []

@@ -31,7 +31,7 @@ def gives_choices(raw: Path, manifest: Mapping[str, Any]) -> bool:
 
 
 def check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra: dict[str, Any],
-                  device: torch.device, choices: dict[str, dict[str, Any]] | None = None) -> list[Comparison]:
+                 device: torch.device, choices: dict[str, dict[str, Any]] | None = None) -> list[Comparison]:
     common: dict[str, Any] = dict(sample=sample.name, floors={**extra['floors'], **own_floors(sample.floors)},
                                   tolerance=extra['tolerance'], precision=manifest.get('precision', FULL))
     try:
@@ -60,7 +60,7 @@ def check_sample(runner: Runner, sample: Sample, manifest: dict[str, Any], extra
 
 
 def check_raw(folder: Path, samples: Sequence[Sample], extra: dict[str, Any], device: torch.device,
-               choices: dict[str, dict[str, Any]], failed: Collection[str]) -> list[Comparison]:
+              choices: dict[str, dict[str, Any]], failed: Collection[str]) -> list[Comparison]:
     """Compare the raw outputs of the graph that the file was cut from. Some samples have them, others the choices among them, or none.
 
     Args:

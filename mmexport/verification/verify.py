@@ -60,7 +60,7 @@ class Verification:
 
     @property
     def floors_count(self) -> bool:
-        """Return whether floors excuse anything in this file; not where eager takes all that it chose."""
+        """Return whether floors apply to this file. They do not if its choices are known, because eager follows them then."""
         return bool(self.result and self.result.get('floors_count', True))
 
     def own(self, samples: Sequence[Sample]) -> list[Sample]:

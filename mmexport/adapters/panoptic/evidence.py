@@ -48,7 +48,8 @@ def instance_evidence(chosen: Tensor, top: dict[str, Tensor], cls_logits: Tensor
     slack = 2 * LOGIT_TOLERANCE * float(chosen.abs().max())
     near, sure, probabilities = (chosen.abs() < slack) & top['thing'][:, :, None, None], chosen >= slack, chosen.sigmoid()
     flips, count, total = near.sum(dim=(2, 3)), sure.sum(dim=(2, 3)), (probabilities * sure).sum(dim=(2, 3))
-    own = (probabilities * (chosen > 0)).sum(dim=(2, 3)) / ((chosen > 0).sum(dim=(2, 3)) + 1e-6)
+    positive = chosen > 0
+    own = (probabilities * positive).sum(dim=(2, 3)) / (positive.sum(dim=(2, 3)) + 1e-6)
     # Without all pixels that may flip, of a probability of 0.5, and with all of them.
     means = torch.stack([total / (count + 1e-6), (total + flips / 2) / (count + flips + 1e-6)])
     moved = top['scores'] * (means - own).abs().amax(dim=0) * (flips > 0)

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from ...errors import UnsupportedModelError
 from ...ops.mask_statistics import MaskStatistics, mask_statistics, masks_at
 from ...registry import ADAPTERS
-from ..attention_masks import ATTENTION, SPEC, AttentionMasks, attention_masks, has_attention_masks
-from ..base import Adapter, OutputSpec
+from ..attention_masks import WithAttentionMasks
+from ..base import OutputSpec
 from ..image_metas import image_metas
 from ..objectives import SEGMENTS, Objective, several_labels
 from ..specs import mask_specs
@@ -22,7 +22,7 @@ from .objectives import panoptic_objective, segment_targets
 
 
 @ADAPTERS.register_module()
-class MaskClassification(Adapter):
+class MaskClassification(WithAttentionMasks):
     """Give panoptic maps and instances of mmdet's mask classifiers.
 
     ``raw``: `cls_logits` (N, Q, C+1) and `mask_logits` (N, Q, h, w) of the last decoder layer. Files of Mask2Former are checked with
@@ -39,7 +39,6 @@ class MaskClassification(Adapter):
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__(model, outputs, normalize)
-        self.attends = has_attention_masks(model.panoptic_head)  # type: ignore[arg-type]
         cfg: Any = self.fusion.test_cfg or {}
         self.panoptic_on, self.instance_on = bool(cfg.get('panoptic_on', True)), bool(cfg.get('instance_on', False))
         if outputs == 'final' and cfg.get('semantic_on', False):
@@ -73,8 +72,8 @@ class MaskClassification(Adapter):
         return (panoptic if self.panoptic_on else ()) + (instance if self.instance_on else ())
 
     @property
-    def raw_specs(self) -> tuple[OutputSpec, ...]:
-        return (*mask_specs(), SPEC) if self.attends else mask_specs()
+    def mask_head(self) -> Any:
+        return self.model.panoptic_head
 
     @property
     def class_count(self) -> int:
@@ -98,21 +97,12 @@ class MaskClassification(Adapter):
         from mmdet.structures import DetDataSample
         return [DetDataSample(metainfo={**meta, 'scale_factor': (1.0, 1.0)}) for meta in image_metas(image)]
 
-    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
-        return self._run(image)[0]
-
-    def run_with_evidence(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        raw, attention = self._run(image)
-        return raw, attention.evidence()
-
-    def _run(self, image: Tensor) -> tuple[tuple[Tensor, ...], AttentionMasks]:
+    def logits(self, image: Tensor) -> tuple[Tensor, Tensor]:
         from mmdet.structures import DetDataSample
         features = self.model.extract_feat(image)  # type: ignore[operator]
         samples = [DetDataSample(metainfo=meta) for meta in image_metas(image)]
-        head: Any = self.model.panoptic_head
-        with attention_masks(head, self.attends, self.followed.get(ATTENTION)) as attention:
-            cls_logits, mask_logits = head(features, samples)
-        return (cls_logits[-1], mask_logits[-1], *attention.outputs()), attention
+        cls_logits, mask_logits = self.mask_head(features, samples)
+        return cls_logits[-1], mask_logits[-1]
 
     def final(self, raw: tuple[Tensor, ...], image: Tensor) -> tuple[Tensor, ...]:
         cls_logits, mask_logits = raw[:2]

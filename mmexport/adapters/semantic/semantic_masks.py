@@ -1,12 +1,14 @@
 """Export semantic segmentation by mask classification: mmseg's Mask2Former and MaskFormer heads."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...registry import ADAPTERS
-from ..attention_masks import ATTENTION, SPEC, AttentionMasks, attention_masks, has_attention_masks
+from ..attention_masks import WithAttentionMasks
 from ..image_metas import image_metas
 from ..objectives import several_labels
 from ..specs import OutputSpec, mask_specs
@@ -14,7 +16,7 @@ from .segmentation import Segmentation
 
 
 @ADAPTERS.register_module()
-class SemanticMasks(Segmentation):
+class SemanticMasks(WithAttentionMasks, Segmentation):
     """Give label maps of mmseg's mask classifiers.
 
     ``raw``: `cls_logits` (N, Q, C+1), `mask_logits` (N, Q, h, w) of the last decoder layer. Files of Mask2Former are checked with
@@ -23,10 +25,6 @@ class SemanticMasks(Segmentation):
     """
 
     task = 'semantic (mask classification)'
-
-    def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
-        super().__init__(model, outputs, normalize)
-        self.attends = has_attention_masks(self.head)
 
     @classmethod
     def matches(cls, model: nn.Module) -> bool:
@@ -38,26 +36,13 @@ class SemanticMasks(Segmentation):
         return mask_specs() if self.outputs == 'raw' else super().specs
 
     @property
-    def raw_specs(self) -> tuple[OutputSpec, ...]:
-        return (*mask_specs(), SPEC) if self.attends else mask_specs()
-
-    def raw(self, image: Tensor) -> tuple[Tensor, ...]:
-        return self._run(image)[0]
-
-    def run_with_evidence(self, image: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        raw, attention = self._run(image)
-        return raw, attention.evidence()
+    def mask_head(self) -> Any:
+        return self.head
 
     def evidence(self, raw: tuple[Tensor, ...], image: Tensor, recorded: dict[str, Tensor]) -> dict[str, Tensor]:
         return super().evidence(raw, image, {})  # What is recorded is of the attention masks, raw outputs.
 
-    def _run(self, image: Tensor) -> tuple[tuple[Tensor, ...], AttentionMasks]:
-        with attention_masks(self.head, self.attends, self.followed.get(ATTENTION)) as attention:
-            logits = self.logits(image)
-        return (*logits, *attention.outputs()), attention
-
     def logits(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the logits of classes and masks of the last layer."""
         from mmseg.structures import SegDataSample
         features = self.model.extract_feat(image)  # type: ignore[operator]
         cls_logits, mask_logits = self.head(features, [SegDataSample(metainfo=meta) for meta in image_metas(image)])
