@@ -86,7 +86,7 @@ def attention_masks(head: nn.Module, wanted: bool, followed: Tensor | None) -> I
 
 
 class WithAttentionMasks(Adapter):
-    """Add attention masks to the raw outputs of a mask classifier, if its head has them."""
+    """Add attention masks to the raw outputs of a mask classifier. Only heads of Mask2Former have them."""
 
     def __init__(self, model: nn.Module, outputs: str = 'final', normalize: bool = False) -> None:
         super().__init__(model, outputs, normalize)
