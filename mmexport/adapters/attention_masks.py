@@ -6,6 +6,8 @@ with the same masks; then they agree as far as their arithmetic does.
 """
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,11 +24,16 @@ from .specs import OutputSpec, mask_specs
 ATTENTION = 'attention'
 SPEC = OutputSpec(ATTENTION, 'bool', ('batch', 'query', 'cell'), 'attention')
 UPSTREAM = 'mmdet.models.dense_heads.mask2former_head'
+# The least scale of logits: the default tolerance of it is 1e-6, and the sigmoid of less than 1e-7 below 0 is 0.5 in float32, not below.
+LEAST_SCALE = 1e-2
 
 
 def has_attention_masks(head: nn.Module) -> bool:
     """Return whether `head` has attention masks by mmdet's own code. The head of mmseg inherits it."""
-    return all(getattr(getattr(type(head), name, None), '__module__', None) == UPSTREAM for name in ('forward', '_forward_head'))
+    upstream = getattr(sys.modules.get(UPSTREAM), '__file__', None)
+    methods = [getattr(head, name, None) for name in ('forward', '_forward_head')]
+    # By the file of its code: a method put on the instance, or wrapped, is the user's even where it names mmdet's module.
+    return upstream is not None and all(inspect.ismethod(method) and method.__code__.co_filename == upstream for method in methods)
 
 
 class AttentionMasks:
@@ -63,10 +70,19 @@ class AttentionMasks:
         """Return the logits that decide (N, Q, cells), and how many cells each layer has, see `mmexport.checker.kinds.attention`."""
         if not self.masks:
             return {}
-        # What matters is how near 0 they are, in units of the largest; 11 bits tell.
-        deciding = [(F.interpolate(prediction, size, mode='bilinear', align_corners=False).flatten(2) / prediction.abs().max()).half()
+        # What matters is how near 0 they are, in units of the scale; 11 bits tell.
+        deciding = [(F.interpolate(prediction, size, mode='bilinear', align_corners=False).flatten(2) / scale_of(prediction)).half()
                     for prediction, size in self.predictions]
         return {DECIDING: torch.cat(deciding, dim=2), CELLS: torch.tensor([part.shape[2] for part in deciding])}
+
+
+def scale_of(prediction: Tensor) -> Tensor:
+    """Return the scale of each query's logits (N, Q, 1): its largest, or the median query's if that is more.
+
+    The rounding of a query depends on its own logits. The median is for queries whose terms cancel: of one picture, terms are alike.
+    """
+    largest = prediction.abs().amax(dim=(2, 3))
+    return torch.maximum(largest, largest.median(dim=1, keepdim=True).values).clamp(min=LEAST_SCALE)[..., None]
 
 
 @contextmanager

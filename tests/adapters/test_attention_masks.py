@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import types
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,13 @@ from torch.nn import functional as F
 
 from mmexport import Exporter
 from mmexport.adapters import Adapter, build_adapter
-from mmexport.adapters.attention_masks import ATTENTION, attention_masks
+from mmexport.adapters.attention_masks import ATTENTION, LEAST_SCALE, attention_masks, scale_of
 from mmexport.backends.torchscript.backend import TorchScript
+from mmexport.checker.compare import compare
 from mmexport.checker.kinds.attention import CELLS, DECIDING
 from mmexport.inputs.synthetic import picture
 from mmexport.report import Report
+from mmexport.utils.override import override
 from mmexport.verification.choices import choices_of
 from mmexport.verification.expected import expect
 from mmexport.verification.network_runs import NetworkRuns
@@ -81,6 +85,45 @@ def test_other_heads_give_no_masks() -> None:
     assert build_adapter(model).choices == (), 'what a head of the user does with the masks is not known'
 
 
+def test_methods_put_on_the_head_or_wrapped_give_no_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = copy.deepcopy(seeded('mask2former_r50'))
+    head = model.panoptic_head
+    upstream = type(head)._forward_head
+
+    @functools.wraps(upstream)
+    def own(self: Any, *args: Any) -> Any:
+        return upstream(self, *args)
+
+    with override(head, '_forward_head', types.MethodType(own, head)):
+        assert build_adapter(model).choices == ()
+    assert build_adapter(model).choices == (ATTENTION,)
+    monkeypatch.setattr(type(head), '_forward_head', own)
+    assert build_adapter(model).choices == ()
+
+
+def test_logits_are_measured_by_their_own_query() -> None:
+    """Else one query with large logits makes all others unsure, and wrong masks of those are followed."""
+    prediction = torch.full((2, 5, 3, 4), 1.0)
+    prediction[0, 1] = -1e6
+    prediction[1] = 1e-9
+    prediction[0, 2] = 1e-3
+    assert scale_of(prediction)[..., 0].tolist() == [[1, 1e6, 1, 1, 1], pytest.approx([LEAST_SCALE] * 5)]
+
+
+def test_eager_attends_where_the_sigmoid_is_a_half() -> None:
+    """In float32 that of -1e-8 is; upstream masks what is below a half."""
+    model = copy.deepcopy(seeded('mask2former_r50'))
+    last = model.panoptic_head.mask_embed[-1]
+    with torch.no_grad():
+        last.weight *= 1e-5
+        last.bias *= 1e-5
+    adapter = build_adapter(model)
+    with torch.no_grad():
+        (*_, masks), evidence = adapter.run_with_evidence(picture((1, 3, 96, 128), 1, adapter))
+    row, = compare([dict(name=ATTENTION, dtype='bool', kind=ATTENTION)], {ATTENTION: masks}, [masks], evidence, sample='', stage='')
+    assert row.passed, row.reason
+
+
 @pytest.mark.parametrize('name', MODELS)
 def test_a_file_with_raw_outputs_does_not_give_the_masks(name: str) -> None:
     adapter = build_adapter(seeded(name), outputs='raw')
@@ -100,16 +143,15 @@ def test_noise_for_a_floor_lets_eager_choose_again() -> None:
 
 
 def export_with_masks(folder: Path, monkeypatch: pytest.MonkeyPatch, shift: float) -> Report:
-    """Export a file whose cells are masked below `shift` of the largest logit, where the model's are below 0."""
+    """Export a file whose cells are masked below `shift` of the scale of their logits, where the model's are below 0."""
     lower = TorchScript.lower
     model = seeded('mask2former_r50')
     own = type(model.panoptic_head)._forward_head
 
     def moved(head: Any, decoder_out: Tensor, mask_feature: Tensor, size: Any) -> Any:
         cls_pred, mask_pred, _ = own(head, decoder_out, mask_feature, size)
-        logits = F.interpolate(mask_pred, size, mode='bilinear', align_corners=False).flatten(2)
-        masked = logits[:, None].repeat(1, head.num_heads, 1, 1).flatten(0, 1) < shift * mask_pred.abs().max()
-        return cls_pred, mask_pred, masked
+        logits = F.interpolate(mask_pred, size, mode='bilinear', align_corners=False).flatten(2) / scale_of(mask_pred)
+        return cls_pred, mask_pred, logits[:, None].repeat(1, head.num_heads, 1, 1).flatten(0, 1) < shift
 
     def spoiled(self: TorchScript, *args: Any) -> Any:
         with monkeypatch.context() as changed:

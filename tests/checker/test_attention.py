@@ -36,7 +36,7 @@ def flipped(masks: Tensor, *cells: tuple[int, int, int]) -> Tensor:
 
 def test_own_masks_pass_and_each_sure_cell_that_differs_does_not() -> None:
     own, evidence = masks_and_evidence()
-    assert row_of(own, own, evidence).metrics == dict(cells=own.numel(), cells_moved=0)
+    assert row_of(own, own, evidence).metrics == dict(cells=own.numel(), cells_moved=0, worst_query=0.0)
     for cell in ((0, 0, 0), (1, 2, 5), (0, 1, 13)):
         row = row_of(own, flipped(own, cell), evidence)
         assert not row.passed and row.beyond == 1 / own.numel()
@@ -54,6 +54,19 @@ def test_a_file_in_fewer_bits_may_differ_farther_from_the_threshold() -> None:
     assert not row_of(own, flipped(own, (0, 0, 2)), evidence).passed
     row, = compare(SPECS, dict(attention=own), [flipped(own, (0, 0, 2))], evidence, sample='', stage='', precision='float16')
     assert row.passed and row.beyond == 0
+
+
+def test_wrong_masks_of_one_query_fail_in_any_precision() -> None:
+    """Of ten thousand cells they are not one in a hundred, and eager follows what passes."""
+    logits = torch.randn(2, 100, 60, generator=torch.Generator().manual_seed(0)).half()
+    own, evidence = logits < 0, {DECIDING: logits, CELLS: torch.tensor((40, 20))}
+    wrong = own.clone()
+    wrong[0, 3, 40:] = ~wrong[0, 3, 40:]
+    for precision in ('float16', 'bfloat16'):
+        for masks, passes in ((own, True), (flipped(own, (0, 3, 5), (1, 8, 50)), True), (wrong, False)):
+            row, = compare(SPECS, dict(attention=own), [masks], evidence, sample='', stage='', precision=precision)
+            assert row.passed is passes, row.reason
+    assert row.beyond is not None and row.beyond < 0.01 and 'of the cells of a query' in str(row.reason)
 
 
 def test_layers_after_another_choice_are_judged_once_eager_has_followed() -> None:
