@@ -6,7 +6,7 @@ Seeded weights, outputs `final`, TorchScript; every other shape is the command's
     python benchmarks/whole_detectors.py --backend onnx torch_export openvino --out benchmarks/results/whole_detectors_formats.json
     python benchmarks/whole_detectors.py --backend openvino --configs dino --again --out benchmarks/results/whole_detectors_formats.json
 Those with `--backend` export to other formats, and load none of them again; the last keeps the cells of other formats, with their commit.
-Weights are kept where `--weights` says, and taken again.
+Weights are kept where `--weights` says, and taken again. `--cfg-options export.verify.batch=2` is for what does not fit into memory.
 """
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def main() -> int:
     parser.add_argument('--backend', nargs='+', default=['torchscript'])
     parser.add_argument('--again', action='store_true', help='run rows again that have a result')
     parser.add_argument('--weights', type=Path, help='a folder for the checkpoints, which are written anew without it')
+    parser.add_argument('--cfg-options', nargs='+', default=[], help='of the command; the result of a format names them')
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--load', type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -55,7 +56,8 @@ def main() -> int:
     rows: dict[str, Any] = {row['config']: row for row in json.loads(args.out.read_text())['rows']} if args.out.is_file() else {}
     for name in args.configs:
         if name not in rows or args.again:
-            rows[name] = joined(rows.get(name, {}), dict(config=name, **whole(name, args.shape, args.backend, args.weights), commit=COMMIT))
+            found = whole(name, args.shape, args.backend, args.weights, args.cfg_options)
+            rows[name] = joined(rows.get(name, {}), dict(config=name, **found, commit=COMMIT))
             print(json.dumps(rows[name])[:400], flush=True)
             known = dict.fromkeys(kind for row in rows.values() for kind in row.get('formats', {}))
             write(args.out, [rows[each] for each in CONFIGS if each in rows], shape=args.shape, backend=[*known] or args.backend)
@@ -69,10 +71,10 @@ def joined(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
         return row
     formats = {kind: {**kept, **row['formats']}[kind] for kind in dict.fromkeys([*before['formats'], *row['formats']])}
     earlier = {kind: before.get('earlier', {}).get(kind, before['commit']) for kind in kept}
-    return dict(row, formats=formats, earlier=earlier, passed=all(result == 'PASS' for result in formats.values()))
+    return dict(row, formats=formats, earlier=earlier, passed=all(result.startswith('PASS') for result in formats.values()))
 
 
-def whole(name: str, shape: list[int], backends: list[str], weights: Path | None) -> dict[str, Any]:
+def whole(name: str, shape: list[int], backends: list[str], weights: Path | None, options: list[str]) -> dict[str, Any]:
     """Return the result of one export, and what a TorchScript file answers where nothing of OpenMMLab can be imported."""
     with tempfile.TemporaryDirectory() as folder:
         checkpoint, work_dir = (weights or Path(folder)) / f'{name}.pth', Path(folder) / 'work'
@@ -83,7 +85,7 @@ def whole(name: str, shape: list[int], backends: list[str], weights: Path | None
                 return dict(passed=False, reason=last(made))
         started = time.perf_counter()
         done = tool('export', CONFIGS[name], checkpoint, '--backend', *backends, '--work-dir', work_dir, '--shape', *shape,
-                    '--no-samples', '--no-diagnose')
+                    '--no-samples', '--no-diagnose', *(['--cfg-options', *options] if options else []))
         seconds = round(time.perf_counter() - started)
         places = [place for place in (work_dir / 'report.json', work_dir / 'failed' / 'report.json') if place.is_file()]
         if not places:
@@ -91,7 +93,7 @@ def whole(name: str, shape: list[int], backends: list[str], weights: Path | None
         report = json.loads(places[0].read_text())
         if backends != ['torchscript']:
             samples = {row['sample'] for artifact in report['artifacts'] for row in artifact['result']['rows']}
-            return dict(passed=report['passed'], seconds=seconds, formats=by_format(report, backends), samples=sorted(samples),
+            return dict(passed=report['passed'], seconds=seconds, formats=by_format(report, backends, options), samples=sorted(samples),
                         mmcv_ops=report['versions']['mmcv_ops'])
         rows = [row for artifact in report['artifacts'] for row in artifact['result']['rows'] if row['stage'] == 'artifact vs eager']
         outcome = dict(passed=report['passed'], seconds=seconds, samples=sorted({row['sample'] for row in rows}),
@@ -106,13 +108,14 @@ def whole(name: str, shape: list[int], backends: list[str], weights: Path | None
         return dict(outcome, alone=json.loads(alone.stdout) if alone.returncode == 0 else last(alone))
 
 
-def by_format(report: dict[str, Any], backends: list[str]) -> dict[str, str]:
-    """Return ``PASS`` or the reason of each format."""
+def by_format(report: dict[str, Any], backends: list[str], options: list[str]) -> dict[str, str]:
+    """Return ``PASS`` or the reason of each format, with the options it was run with."""
     reasons = {**{artifact['backend']: artifact['reason'] for artifact in report['artifacts']}, **report['failures']}
     # What test_step and branches find is true of each format.
     wrong = any(row['passed'] is False for row in report['pipelines']) or report['branches']['unresolved']
     of_all = report['reasons'][-1] if wrong else None
-    return {name: reasons.get(name, 'no file was made') or of_all or 'PASS' for name in backends}
+    run_with = f" with {' '.join(options)}" if options else ''
+    return {name: (reasons.get(name, 'no file was made') or of_all or 'PASS') + run_with for name in backends}
 
 
 def loaded(file: Path, shape: list[int]) -> dict[str, Any]:
