@@ -116,7 +116,9 @@ def whole_by_format(machine: Callable[[dict[str, Any]], str]) -> str:
     for row in content['rows']:
         cells = [str(row.get('formats', {}).get(name, row.get('reason', 'not run'))).partition(':')[0] for name in formats]
         lines.append(f"| {row['config']} | {' | '.join(cells)} | {len(row.get('samples', []))} | {row.get('seconds', '-')} |")
-    return '\n'.join([*lines, '', *_reasons(content), _source(place.name, content, machine)])
+    given = [f"* {row['config']}, {name}: run with `{' '.join(options)}`" for row in content['rows']
+             for name, options in row.get('options', {}).items()]
+    return '\n'.join([*lines, '', *given, *([''] if given else []), *_reasons(content), _source(place.name, content, machine)])
 
 
 def trained(machine: Callable[[dict[str, Any]], str]) -> str:

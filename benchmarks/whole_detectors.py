@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument('--backend', nargs='+', default=['torchscript'])
     parser.add_argument('--again', action='store_true', help='run rows again that have a result')
     parser.add_argument('--weights', type=Path, help='a folder for the checkpoints, which are written anew without it')
-    parser.add_argument('--cfg-options', nargs='+', default=[], help='of the command; the result of a format names them')
+    parser.add_argument('--cfg-options', nargs='+', default=[], help='of the command; a row holds them by format')
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--load', type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -57,7 +57,8 @@ def main() -> int:
     for name in args.configs:
         if name not in rows or args.again:
             found = whole(name, args.shape, args.backend, args.weights, args.cfg_options)
-            rows[name] = joined(rows.get(name, {}), dict(config=name, **found, commit=COMMIT))
+            options = dict(options=dict.fromkeys(args.backend, args.cfg_options)) if args.cfg_options else {}
+            rows[name] = joined(rows.get(name, {}), dict(config=name, **found, **options, commit=COMMIT))
             print(json.dumps(rows[name])[:400], flush=True)
             known = dict.fromkeys(kind for row in rows.values() for kind in row.get('formats', {}))
             write(args.out, [rows[each] for each in CONFIGS if each in rows], shape=args.shape, backend=[*known] or args.backend)
@@ -65,13 +66,15 @@ def main() -> int:
 
 
 def joined(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """Return `row` with the formats of `before` that were not run again, and the commit that those are of."""
+    """Return `row` with the formats of `before` that were not run again, their options, and the commit that those are of."""
     kept = {kind: result for kind, result in before.get('formats', {}).items() if kind not in row.get('formats', {kind: ''})}
     if not kept:
         return row
     formats = {kind: {**kept, **row['formats']}[kind] for kind in dict.fromkeys([*before['formats'], *row['formats']])}
     earlier = {kind: before.get('earlier', {}).get(kind, before['commit']) for kind in kept}
-    return dict(row, formats=formats, earlier=earlier, passed=all(result.startswith('PASS') for result in formats.values()))
+    options = {**{kind: given for kind, given in before.get('options', {}).items() if kind in kept}, **row.get('options', {})}
+    passed = all(result == 'PASS' for result in formats.values())
+    return dict(row, formats=formats, earlier=earlier, passed=passed, **(dict(options=options) if options else {}))
 
 
 def whole(name: str, shape: list[int], backends: list[str], weights: Path | None, options: list[str]) -> dict[str, Any]:
@@ -93,7 +96,7 @@ def whole(name: str, shape: list[int], backends: list[str], weights: Path | None
         report = json.loads(places[0].read_text())
         if backends != ['torchscript']:
             samples = {row['sample'] for artifact in report['artifacts'] for row in artifact['result']['rows']}
-            return dict(passed=report['passed'], seconds=seconds, formats=by_format(report, backends, options), samples=sorted(samples),
+            return dict(passed=report['passed'], seconds=seconds, formats=by_format(report, backends), samples=sorted(samples),
                         mmcv_ops=report['versions']['mmcv_ops'])
         rows = [row for artifact in report['artifacts'] for row in artifact['result']['rows'] if row['stage'] == 'artifact vs eager']
         outcome = dict(passed=report['passed'], seconds=seconds, samples=sorted({row['sample'] for row in rows}),
@@ -108,14 +111,13 @@ def whole(name: str, shape: list[int], backends: list[str], weights: Path | None
         return dict(outcome, alone=json.loads(alone.stdout) if alone.returncode == 0 else last(alone))
 
 
-def by_format(report: dict[str, Any], backends: list[str], options: list[str]) -> dict[str, str]:
-    """Return ``PASS`` or the reason of each format, with the options it was run with."""
+def by_format(report: dict[str, Any], backends: list[str]) -> dict[str, str]:
+    """Return ``PASS`` or the reason of each format."""
     reasons = {**{artifact['backend']: artifact['reason'] for artifact in report['artifacts']}, **report['failures']}
     # What test_step and branches find is true of each format.
     wrong = any(row['passed'] is False for row in report['pipelines']) or report['branches']['unresolved']
     of_all = report['reasons'][-1] if wrong else None
-    run_with = f" with {' '.join(options)}" if options else ''
-    return {name: (reasons.get(name, 'no file was made') or of_all or 'PASS') + run_with for name in backends}
+    return {name: reasons.get(name, 'no file was made') or of_all or 'PASS' for name in backends}
 
 
 def loaded(file: Path, shape: list[int]) -> dict[str, Any]:

@@ -111,10 +111,11 @@ class WithAttentionMasks(Adapter):
 
     @property
     def mask_head(self) -> Any:
+        """Return the head of the model that gives masks. Each adapter has its own."""
         raise NotImplementedError
 
     def logits(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the logits of classes and masks of the last layer."""
+        """Return the logits of classes and masks of the last layer. Each adapter has its own."""
         raise NotImplementedError
 
     @property
